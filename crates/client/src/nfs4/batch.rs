@@ -4,11 +4,14 @@
 //! within the server's granted limits, and within the sizes that it has executed ([`super::compound_size`]). Several compounds are in
 //! flight. A compound ends at its first failed operation: the item there fails, the following ones were not executed and go into
 //! further compounds. These have no more items than were executed before the failure: if many items fail, they spread over
-//! compounds that are in flight together, instead of one round trip for each failure.
+//! compounds that are in flight together, instead of one round trip for each failure. An item for which the server returned DELAY
+//! is retried alone, and has pauses of its own: the other items do not wait for it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::types::{HasStatus, Status};
@@ -58,6 +61,10 @@ struct Batch {
     sent: Vec<u32>,
     /// Items that are in no compound yet, by number.
     waiting: VecDeque<usize>,
+    /// Items that wait for a time, with that time.
+    paused: BTreeSet<(Duration, usize)>,
+    /// The items that have failed by DELAY or GRACE.
+    is_delayed: Vec<bool>,
     /// Maximum number of items of the next compound.
     items_max: usize,
     /// Maximum number of items of any compound.
@@ -85,6 +92,11 @@ fn failure(status: Status) -> Failure {
         | Status::REQ_TOO_BIG => Failure::Smaller,
         _ => Failure::Final,
     }
+}
+
+/// Returns the pause before an item is sent again that has failed this often.
+fn pause(failures: u32) -> Duration {
+    DELAY_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(DELAY_MAX)
 }
 
 impl Nfs4 {
@@ -119,7 +131,6 @@ impl Nfs4 {
         mut batch: Batch,
     ) -> (Vec<ItemOutcome>, Vec<Seqid>) {
         let mut running = FuturesUnordered::new();
-        let mut pause = DELAY_FIRST;
         loop {
             let limits = match fixed {
                 Some(session) => session.limits,
@@ -128,6 +139,7 @@ impl Nfs4 {
                     Err(error) => return batch.fail_rest(&error),
                 },
             };
+            batch.resume(self.engine.now());
             let in_flight_max = limits.in_flight as usize;
             while running.len() < in_flight_max {
                 let Some(numbers) = batch.next_compound(self.compound_size.get(&limits), &limits) else {
@@ -142,21 +154,23 @@ impl Nfs4 {
                     (numbers, ops.len(), outcome)
                 });
             }
-            let Some((numbers, operations, outcome)) = running.next().await else {
-                return batch.finish();
+            let ended = match (running.is_empty(), batch.next_resumption()) {
+                (true, None) => return batch.finish(),
+                (true, Some(due)) => {
+                    self.engine.sleep_until(due).await;
+                    None
+                }
+                (false, None) => running.next().await,
+                (false, Some(due)) => match select(running.next(), self.engine.sleep_until(due)).await {
+                    Either::Left((ended, _)) => ended,
+                    Either::Right(_) => None,
+                },
             };
-            match batch.handle(&numbers, outcome) {
+            let Some((numbers, operations, outcome)) = ended else { continue };
+            match batch.handle(&numbers, outcome, self.engine.now()) {
                 Some(Failure::Smaller) => self.compound_size.shrink(operations),
-                Some(Failure::Later) => {
-                    // Nothing else of this batch starts meanwhile; replies to its other compounds free their slots anyway.
-                    self.engine.sleep(pause).await;
-                    pause = (pause * 2).min(DELAY_MAX);
-                }
-                Some(Failure::Final) => {}
-                None => {
-                    self.compound_size.grow(operations);
-                    pause = DELAY_FIRST;
-                }
+                Some(Failure::Later | Failure::Final) => {}
+                None => self.compound_size.grow(operations),
             }
         }
     }
@@ -182,8 +196,25 @@ impl Batch {
             seqids,
             sent: vec![0; count],
             waiting: (0..count).collect(),
+            paused: BTreeSet::new(),
+            is_delayed: vec![false; count],
             items_max: share,
             share,
+        }
+    }
+
+    /// Returns when [`Self::resume`] has something to do.
+    fn next_resumption(&self) -> Option<Duration> {
+        self.paused.first().map(|(due, _)| *due)
+    }
+
+    /// Ends the pauses that are over.
+    fn resume(&mut self, now: Duration) {
+        while let Some((due, number)) = self.paused.first().copied()
+            && due <= now
+        {
+            self.paused.pop_first();
+            self.waiting.push_back(number);
         }
     }
 
@@ -200,7 +231,8 @@ impl Batch {
             let fits = ops.len() <= left_ops
                 && *request <= left_request
                 && *reply <= left_reply
-                && taken.len() < self.items_max;
+                && taken.len() < self.items_max
+                && !self.is_delayed[number];
             if !fits && !taken.is_empty() {
                 break;
             }
@@ -210,7 +242,7 @@ impl Batch {
             self.waiting.pop_front();
             taken.push(number);
             // An item that was part of a compound too large is finally tried alone.
-            if self.tries[number] > TRIES_MAX / 2 {
+            if self.is_delayed[number] || self.tries[number] > TRIES_MAX / 2 {
                 break;
             }
         }
@@ -243,11 +275,16 @@ impl Batch {
     }
 
     /// Handles the outcome of a compound with these items; returns the reaction to a failure.
-    fn handle(&mut self, numbers: &[usize], outcome: Result<Results, OpError>) -> Option<Failure> {
+    fn handle(
+        &mut self,
+        numbers: &[usize],
+        outcome: Result<Results, OpError>,
+        now: Duration,
+    ) -> Option<Failure> {
         let mut results = match outcome {
             Ok(results) => results,
             Err(OpError::Status(status)) if failure(status) != Failure::Final => {
-                return Some(self.retry(numbers, status));
+                return Some(self.retry(numbers, status, now));
             }
             Err(error) => {
                 for number in numbers {
@@ -276,7 +313,7 @@ impl Batch {
                 result.status() == Status::OK && matches!(result, OpResult::Open(_) | OpResult::Create(_))
             });
             if failure(status) != Failure::Final && !has_changed {
-                return Some(self.retry(&numbers[at..], status));
+                return Some(self.retry(&numbers[at..], status, now));
             }
             self.outcomes[*number] = Some(Ok(Results::new(status, own, is_repeated)));
             self.items_max = at.max(1);
@@ -290,18 +327,27 @@ impl Batch {
         None
     }
 
-    /// Returns items to the queue whose compound ended before them; the first of the compound failed.
-    fn retry(&mut self, numbers: &[usize], status: Status) -> Failure {
-        let (mut rest, failure) = (numbers, failure(status));
-        if let Some(first) = numbers.first() {
-            self.tries[*first] += 1;
-            if self.tries[*first] > TRIES_MAX {
-                self.outcomes[*first] = Some(Err(OpError::Status(status)));
-                rest = &numbers[1..];
-            }
+    /// Returns items to the queue whose compound ended before them; the first of these failed. After DELAY and GRACE all of them
+    /// wait, the first one twice as long after each failure.
+    fn retry(&mut self, numbers: &[usize], status: Status, now: Duration) -> Failure {
+        let failure = failure(status);
+        let Some((first, rest)) = numbers.split_first() else { return failure };
+        self.tries[*first] += 1;
+        let gives_up = self.tries[*first] > TRIES_MAX;
+        if gives_up {
+            self.outcomes[*first] = Some(Err(OpError::Status(status)));
         }
-        for number in rest.iter().rev() {
-            self.waiting.push_front(*number);
+        let again = if gives_up { rest } else { numbers };
+        if failure == Failure::Later {
+            self.is_delayed[*first] = true;
+            for number in again {
+                let tries = if number == first { self.tries[*first] } else { 1 };
+                self.paused.insert((now + pause(tries), *number));
+            }
+        } else {
+            for number in again.iter().rev() {
+                self.waiting.push_front(*number);
+            }
         }
         failure
     }
@@ -328,6 +374,8 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits { request: 100_000, response: 100_000, operations: 50, in_flight: 4 };
+
+    const NOW: Duration = Duration::from_secs(100);
 
     fn batch(count: usize, ops: usize, reply: usize) -> Batch {
         let item = Item { ops: vec![put(Handle::default()); ops], request: 100, reply };
@@ -366,10 +414,10 @@ mod tests {
         let mut batch = batch(3, 2, 10);
         let numbers = batch.next_compound(49, &LIMITS).unwrap();
         let failed =
-            batch.handle(&numbers, Ok(results(&[Status::OK, Status::OK, Status::OK, Status::NOENT])));
+            batch.handle(&numbers, Ok(results(&[Status::OK, Status::OK, Status::OK, Status::NOENT])), NOW);
         assert_eq!((failed, &batch.waiting), (Some(Failure::Final), &VecDeque::from([2])));
         let numbers = batch.next_compound(49, &LIMITS).unwrap();
-        assert_eq!(batch.handle(&numbers, Ok(results(&[Status::OK, Status::OK]))), None);
+        assert_eq!(batch.handle(&numbers, Ok(results(&[Status::OK, Status::OK])), NOW), None);
         assert_eq!(statuses(batch), [Status::OK, Status::NOENT, Status::OK]);
     }
 
@@ -384,12 +432,17 @@ mod tests {
         let ops = batch.start(&numbers);
         assert!(matches!(&ops[5], Op::Close(args) if args.seqid == 7));
         let failed = results(&[Status::OK, Status::OK, Status::OK, Status::DELAY]);
-        assert_eq!(batch.handle(&numbers, Ok(failed)), Some(Failure::Later));
+        assert_eq!(batch.handle(&numbers, Ok(failed), NOW), Some(Failure::Later));
         assert_eq!(batch.seqids, [Seqid::Next(8), Seqid::Next(8), Seqid::Next(7)], "DELAY advances it too");
+        batch.resume(NOW + DELAY_FIRST);
         let numbers = batch.next_compound(49, &LIMITS).unwrap();
         assert!(matches!(&batch.start(&numbers)[1], Op::Close(args) if args.seqid == 8));
-        batch.handle(&numbers, Err(OpError::Status(Status::BADSESSION)));
-        assert_eq!(batch.finish().1, [Seqid::Next(8), Seqid::Unknown, Seqid::Unknown]);
+        batch.handle(&numbers, Err(OpError::Status(Status::BADSESSION)), NOW);
+        assert_eq!(
+            batch.finish().1,
+            [Seqid::Next(8), Seqid::Unknown, Seqid::Next(7)],
+            "the last was not sent"
+        );
     }
 
     #[test]
@@ -406,27 +459,57 @@ mod tests {
         let mut batch = batch(20, 1, 10);
         let numbers = batch.next_compound(49, &LIMITS).unwrap();
         assert_eq!(numbers.len(), 20);
-        batch.handle(&numbers, Ok(results(&[Status::NOENT])));
+        batch.handle(&numbers, Ok(results(&[Status::NOENT])), NOW);
         let next: Vec<usize> =
             (0..3).map(|_| batch.next_compound(49, &LIMITS).unwrap()).map(|numbers| numbers.len()).collect();
         assert_eq!(next, [1, 1, 1], "the first item failed");
-        batch.handle(&[1], Ok(results(&[Status::OK])));
+        batch.handle(&[1], Ok(results(&[Status::OK])), NOW);
         assert_eq!(batch.next_compound(49, &LIMITS).unwrap().len(), 2, "it grows again");
     }
 
     #[test]
-    fn an_item_that_must_wait_is_repeated_with_later_ones() {
+    fn a_delayed_item_waits_longer_each_time_and_does_not_hold_up_others() {
+        let mut batch = batch(4, 1, 10);
+        let numbers = batch.next_compound(49, &LIMITS).unwrap();
+        let delayed = batch.handle(&numbers, Ok(results(&[Status::OK, Status::DELAY])), NOW);
+        assert_eq!((delayed, batch.waiting.len()), (Some(Failure::Later), 0));
+        assert_eq!(batch.next_resumption(), Some(NOW + DELAY_FIRST));
+        batch.resume(NOW + DELAY_FIRST);
+        assert_eq!(batch.next_compound(49, &LIMITS).unwrap(), [1], "alone");
+        assert_eq!(batch.next_compound(49, &LIMITS).unwrap(), [2, 3]);
+        assert_eq!(batch.handle(&[2, 3], Ok(results(&[Status::OK; 2])), NOW), None);
+        let mut now = NOW + DELAY_FIRST;
+        for tries in 2..=TRIES_MAX {
+            batch.handle(&[1], Ok(results(&[Status::DELAY])), now);
+            let due = batch.next_resumption().unwrap();
+            let doubled = DELAY_FIRST.saturating_mul(2_u32.saturating_pow(tries - 1));
+            assert_eq!(due, now + doubled.min(DELAY_MAX));
+            now = due;
+            batch.resume(now);
+            assert_eq!(batch.next_compound(49, &LIMITS).unwrap(), [1]);
+        }
+        batch.handle(&[1], Ok(results(&[Status::DELAY])), now);
+        assert_eq!(batch.next_resumption(), None, "not forever");
+        assert!(matches!(batch.outcomes[1], Some(Err(OpError::Status(Status::DELAY)))));
+    }
+
+    #[test]
+    fn compounds_that_are_delayed_together_wait_together() {
+        let item = Item { ops: vec![put(Handle::default())], request: 1, reply: 1 };
+        let mut batch = Batch::new(vec![item; 512], vec![Seqid::Ignored; 512], SPREAD);
+        let sent: Vec<Vec<usize>> = (0..SPREAD).map(|_| batch.next_compound(49, &LIMITS).unwrap()).collect();
+        for numbers in &sent {
+            batch.handle(numbers, Ok(results(&[Status::DELAY])), NOW);
+        }
+        batch.resume(NOW + DELAY_FIRST);
+        assert_eq!((batch.waiting.len(), batch.next_resumption()), (512, None));
+    }
+
+    #[test]
+    fn an_item_of_a_compound_too_large_is_repeated_with_later_ones() {
         let mut batch = batch(3, 1, 10);
         let numbers = batch.next_compound(49, &LIMITS).unwrap();
-        let delayed = batch.handle(&numbers, Ok(results(&[Status::OK, Status::DELAY])));
-        assert_eq!((delayed, &batch.waiting), (Some(Failure::Later), &VecDeque::from([1, 2])));
-        let numbers = batch.next_compound(49, &LIMITS).unwrap();
-        let too_big = batch.handle(&numbers, Err(OpError::Status(Status::REP_TOO_BIG)));
-        assert_eq!((too_big, batch.waiting.len()), (Some(Failure::Smaller), 2));
-        for _ in 0..TRIES_MAX {
-            let numbers = batch.next_compound(49, &LIMITS).unwrap();
-            batch.handle(&numbers, Ok(results(&[Status::DELAY])));
-        }
-        assert_eq!((batch.waiting.len(), batch.outcomes[1].is_some()), (1, true), "not forever");
+        let too_big = batch.handle(&numbers, Err(OpError::Status(Status::REP_TOO_BIG)), NOW);
+        assert_eq!((too_big, batch.waiting.len()), (Some(Failure::Smaller), 3));
     }
 }
