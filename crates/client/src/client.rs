@@ -558,8 +558,8 @@ operations! {
     fn close_file(handle: FileHandle, state: &OpenState) -> ();
     /// Reads at most `count` bytes.
     fn read(handle: FileHandle, state: &OpenState, offset: u64, count: u32) -> ReadReply;
-    /// Writes data; the server may write less than all.
-    fn write(handle: FileHandle, state: &OpenState, offset: u64, data: Bytes, stability: Stability) -> WriteReply;
+    /// Writes the parts one after the other, without joining them; the server may write less than all.
+    fn write_parts(handle: FileHandle, state: &OpenState, offset: u64, data: &[Bytes], stability: Stability) -> WriteReply;
     /// Makes written data stable; a count of 0 means all data after the offset.
     fn commit(handle: FileHandle, offset: u64, count: u32) -> CommitReply;
     /// Lists a part of a directory, of at most `bytes`, after a cookie with its verifier; with handles and attributes if
@@ -579,6 +579,24 @@ operations! {
     fn fs_info(handle: FileHandle) -> FsInfo;
     /// Returns the free space of the object's file system.
     fn fs_stat(handle: FileHandle) -> FsStat;
+}
+
+impl Client {
+    /// Writes data; the server may write less than all.
+    ///
+    /// # Errors
+    /// The server's status, or the reason of a missing reply.
+    pub async fn write(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<WriteReply, OpError> {
+        self.write_parts(caller, handle, state, offset, &[data], stability).await
+    }
 }
 
 /// Returns the name of the operation for calls with a label.

@@ -21,15 +21,19 @@ impl RecordWriter {
         &mut self.writer
     }
 
-    /// Adds opaque data of variable length, with length and padding.
-    pub(crate) fn opaque(&mut self, data: &Bytes) {
-        if data.len() < SHARED_FROM {
-            return self.writer.opaque(data);
+    /// Adds opaque data of variable length that consist of these parts, with length and padding.
+    pub(crate) fn opaque(&mut self, data: &[Bytes]) {
+        let length = length(data);
+        self.writer.u32(length as u32);
+        for part in data {
+            if part.len() < SHARED_FROM {
+                self.writer.raw(part);
+                continue;
+            }
+            self.parts.push(std::mem::take(&mut self.writer).into_bytes());
+            self.parts.push(part.clone());
         }
-        self.writer.u32(data.len() as u32);
-        self.parts.push(std::mem::take(&mut self.writer).into_bytes());
-        self.parts.push(data.clone());
-        self.writer.raw(&[0; 4][..padding(data.len())]);
+        self.writer.raw(&[0; 4][..padding(length)]);
     }
 
     /// Returns the record.
@@ -39,6 +43,11 @@ impl RecordWriter {
         }
         self.parts
     }
+}
+
+/// Returns the number of bytes in parts.
+pub(crate) fn length(parts: &[Bytes]) -> usize {
+    parts.iter().map(Bytes::len).sum()
 }
 
 /// Joins the parts of a record.

@@ -126,6 +126,8 @@ pub struct CopyReply {
     pub stability: Stability,
     /// As in [`WriteReply`].
     pub verifier: [u8; 8],
+    /// The change of the destination. Attributes after a copy in the background are unknown.
+    pub file: Changed,
 }
 
 /// An entry of a directory.

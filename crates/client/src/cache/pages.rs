@@ -215,6 +215,15 @@ impl PageCache {
         }
     }
 
+    /// Drops the clean pages of `range`, whose content the server has changed for this client. Dirty and uncommitted pages stay.
+    pub fn invalidate_range(&mut self, file: FileId, range: &Range<u64>) {
+        if let Some(pages) = self.files.get_mut(&file) {
+            pages.make_stale(range);
+            pages.remove_if(range, Extent::is_evictable);
+            self.note(file);
+        }
+    }
+
     /// Evicts extents of `kind`, [`Kind::Clean`] or [`Kind::ReadAhead`], of `bytes` if it has that many. Returns the bytes
     /// released.
     pub fn evict(&mut self, kind: Kind, bytes: u64) -> u64 {
@@ -398,12 +407,19 @@ impl FilePages {
     }
 
     fn remove(&mut self, range: &Range<u64>) -> Vec<Permit> {
+        self.remove_if(range, |_| true)
+    }
+
+    /// Removes the extents in `range` that `is_meant` selects.
+    fn remove_if(&mut self, range: &Range<u64>, is_meant: impl Fn(&Extent) -> bool) -> Vec<Permit> {
         if range.is_empty() {
             return Vec::new();
         }
         self.cut(range.start);
         self.cut(range.end);
-        let starts: Vec<u64> = self.extents.range(range.start..range.end).map(|(start, _)| *start).collect();
+        let within = self.extents.range(range.start..range.end);
+        let starts: Vec<u64> =
+            within.filter(|(_, extent)| is_meant(extent)).map(|(start, _)| *start).collect();
         let mut permits = Vec::with_capacity(starts.len());
         for extent in starts.iter().filter_map(|start| self.extents.remove(start)) {
             self.evictable -= usize::from(extent.is_evictable());

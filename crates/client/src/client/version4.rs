@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{Client, Protocol};
-use crate::attributes::{Attributes, Changed};
+use crate::attributes::Changed;
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::results::{Content, CopyReply, FileHandle, OpenState, Ranges};
@@ -42,9 +42,9 @@ operations! {
     /// (RFC 8881 §6.2.1.2): 1 for allow, 2 for deny, 4 for audit, 8 for alarm; 0 if there are no lists.
     fn acl_support(handle: FileHandle) -> u32, "access control lists";
     /// Reserves space for a range of a file; the file grows if the range ends after it.
-    fn allocate(handle: FileHandle, state: &OpenState, offset: u64, length: u64) -> Attributes, "preallocation";
+    fn allocate(handle: FileHandle, state: &OpenState, offset: u64, length: u64) -> Changed, "preallocation";
     /// Turns a range of a file into a hole; the size of the file does not change.
-    fn deallocate(handle: FileHandle, state: &OpenState, offset: u64, length: u64) -> Attributes, "holes";
+    fn deallocate(handle: FileHandle, state: &OpenState, offset: u64, length: u64) -> Changed, "holes";
     /// Returns the first offset at or after `offset` with this content. `None` if there is none: `offset` is after the last data,
     /// or after the end of the file.
     fn seek(handle: FileHandle, state: &OpenState, offset: u64, content: Content) -> Option<u64>, "SEEK";
@@ -53,7 +53,7 @@ operations! {
         source: (FileHandle, &OpenState),
         destination: (FileHandle, &OpenState),
         ranges: Ranges,
-    ) -> Attributes, "CLONE";
+    ) -> Changed, "CLONE";
     /// Copies a range at the server, which may do so in the background: this waits for its end. Fewer bytes may be copied than
     /// requested. Unstable data need a COMMIT, as those of WRITE. A copy whose caller was dropped is cancelled.
     fn copy(

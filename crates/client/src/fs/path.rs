@@ -117,7 +117,8 @@ impl FileSystem {
             return Err(OpError::Invalid(Errno::EBUSY, "the root has no name"));
         };
         crate::names::check(name)?;
-        if parents.is_empty() {
+        // Its attributes tell only whether cached names are still valid.
+        if parents.is_empty() && !self.mounted().caches_names() {
             return Ok((self.mounted().root(), name.to_vec()));
         }
         let directory = self.resolve(&parents.join(&b'/'), true).await?;

@@ -9,7 +9,7 @@ use protocol::nfs3::{
     FsinfoArgs, FsinfoOk, FsstatArgs, FsstatOk, GetattrArgs, LinkArgs, LinkWcc, LookupArgs, LookupOk,
     MkdirArgs, MknodArgs, NfsStat, Outcome, PathconfArgs, PathconfOk, PostOpAttr, Proc, ReadArgs, ReadOk,
     ReaddirArgs, ReaddirOk, ReaddirplusArgs, ReaddirplusOk, ReadlinkArgs, ReadlinkOk, RemoveArgs, RenameArgs,
-    RenameWcc, SetattrArgs, SymlinkArgs, WccData, WriteArgs, WriteOk,
+    RenameWcc, SetattrArgs, StableHow, SymlinkArgs, WccData, WriteOk,
 };
 use protocol::nfs4::types::Status;
 use protocol::{nfs3, nfsacl};
@@ -21,7 +21,7 @@ use crate::config::Caller;
 use crate::engine::{CallError, Completion, ConnectionId, Label};
 use crate::error::OpError;
 use crate::permits::Permit;
-use crate::record::RecordWriter;
+use crate::record::{RecordWriter, length};
 use crate::results::FileHandle;
 
 /// The pause before the repetition of a call that the server answered with JUKEBOX, as in Linux. The file may be on a tape.
@@ -98,7 +98,15 @@ procedures! {
     nfsacl::SetAclArgs: acl(nfsacl::Proc::SETACL) => PostOpAttr, PostOpAttr;
 }
 
-impl Arguments for WriteArgs {
+/// The arguments of WRITE, with data in parts that are not copied.
+pub(super) struct GatheredWrite<'a> {
+    pub(super) file: WireHandle,
+    pub(super) offset: u64,
+    pub(super) stable: StableHow,
+    pub(super) data: &'a [Bytes],
+}
+
+impl Arguments for GatheredWrite<'_> {
     const PROCEDURE: Procedure = nfs(Proc::WRITE);
     type Ok = WriteOk;
     type Fail = WccData;
@@ -107,9 +115,9 @@ impl Arguments for WriteArgs {
         let writer = record.writer();
         self.file.encode(writer);
         self.offset.encode(writer);
-        self.count.encode(writer);
+        writer.u32(length(self.data) as u32);
         self.stable.encode(writer);
-        record.opaque(self.data.bytes());
+        record.opaque(self.data);
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::{join, select};
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
@@ -156,10 +157,21 @@ impl Nfs4 {
         ops: &[Op],
         cache_this: bool,
     ) -> Result<Results, OpError> {
+        self.compound_with(caller, ops, &[], cache_this).await
+    }
+
+    /// As [`Self::compound`]; a WRITE without data gets the data of these parts.
+    pub(super) async fn compound_with(
+        &self,
+        caller: &Caller,
+        ops: &[Op],
+        gathered: &[Bytes],
+        cache_this: bool,
+    ) -> Result<Results, OpError> {
         let mut attempts = self.attempts();
         loop {
             let session = attempts.session().await?;
-            match session.compound(caller.credential(), ops, cache_this).await {
+            match session.compound_with(caller.credential(), ops, gathered, cache_this).await {
                 Ok(mut results) => {
                     results.is_repeated |= attempts.is_repeated;
                     return Ok(results);

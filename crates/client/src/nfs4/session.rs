@@ -20,7 +20,7 @@ use xdr::{Decode, Reader};
 use super::callback::CallbackSlots;
 use super::sequencer::{Place, Sequencer};
 use super::statuses::{Recovery, recovery};
-use super::wire::{Results, encode_compound, label};
+use super::wire::{Results, encode_gathered, label};
 use crate::engine::{CallError, Completion, ConnectionId, Engine};
 use crate::permits::{Ticket, WaitQueue};
 
@@ -134,12 +134,23 @@ impl Session {
         ops: &[Op],
         cache_this: bool,
     ) -> Result<Results, Unexecuted> {
+        self.compound_with(credential, ops, &[], cache_this).await
+    }
+
+    /// As [`Self::compound`]; a WRITE without data gets the data of these parts.
+    pub(crate) async fn compound_with(
+        self: &Arc<Self>,
+        credential: &OpaqueAuth,
+        ops: &[Op],
+        gathered: &[Bytes],
+        cache_this: bool,
+    ) -> Result<Results, Unexecuted> {
         let Some(slot) = self.take_slot(cache_this).await else {
             return Err(Unexecuted::SessionLost { was_sent: false });
         };
         let mut pause = DELAY_FIRST;
         loop {
-            match self.send(credential, ops, &slot).await? {
+            match self.send(credential, ops, gathered, &slot).await? {
                 Some(results) => return Ok(results),
                 None => self.engine.sleep(pause).await,
             }
@@ -152,6 +163,7 @@ impl Session {
         self: &Arc<Self>,
         credential: &OpaqueAuth,
         ops: &[Op],
+        gathered: &[Bytes],
         slot: &SlotUse,
     ) -> Result<Option<Results>, Unexecuted> {
         let (minor, place) = (self.minor_version, slot.place);
@@ -159,7 +171,7 @@ impl Session {
         let connection = self.pick_connection();
         let label = label(ops);
         let mut call = self.engine.call_labelled(connection, label, slot.start(), |xid| {
-            encode_compound(xid, credential, minor, place, ops)
+            encode_gathered(xid, credential, minor, place, ops, gathered)
         });
         let record = (&mut call).await.map_err(Unexecuted::Call)?;
         // A slot recognizes a repetition. Without one the server's reply cache does, which is limited and ends with the server.

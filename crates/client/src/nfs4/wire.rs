@@ -1,5 +1,6 @@
 //! Compounds as records: encoding without a copy of WRITE's data, and access to results one by one.
 
+use bytes::Bytes;
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::session::SequenceArgs;
@@ -20,6 +21,18 @@ pub(crate) fn encode_compound(
     minor_version: u32,
     sequence: Option<SequenceArgs>,
     ops: &[Op],
+) -> Record {
+    encode_gathered(xid, credential, minor_version, sequence, ops, &[])
+}
+
+/// Encodes a compound whose WRITE without data gets the data of these parts, with SEQUENCE in front if there is one.
+pub(super) fn encode_gathered(
+    xid: u32,
+    credential: &OpaqueAuth,
+    minor_version: u32,
+    sequence: Option<SequenceArgs>,
+    ops: &[Op],
+    gathered: &[Bytes],
 ) -> Record {
     let header = CallHeader {
         credential: credential.clone(),
@@ -43,7 +56,10 @@ pub(crate) fn encode_compound(
                 args.stateid.encode(writer);
                 args.offset.encode(writer);
                 args.stable.encode(writer);
-                record.opaque(args.data.bytes());
+                match args.data.is_empty() {
+                    true => record.opaque(gathered),
+                    false => record.opaque(std::slice::from_ref(args.data.bytes())),
+                }
             }
             op => op.encode(record.writer()),
         }
@@ -155,8 +171,6 @@ mod tests {
     use protocol::nfs4::types::{StableHow, Stateid};
     use xdr::{Decode, List, Opaque, Reader};
 
-    use bytes::Bytes;
-
     use super::*;
     use crate::record::{SHARED_FROM, joined};
 
@@ -179,6 +193,26 @@ mod tests {
             reader.finish().unwrap();
             assert_eq!((compound.minor_version, compound.ops), (2, List::new(ops).unwrap()));
         }
+    }
+
+    #[test]
+    fn data_in_parts_arrive_in_order_and_only_small_parts_are_copied() {
+        let parts = [5000, 3, 8192, 4096, 1].map(|length: usize| Bytes::from(vec![length as u8; length]));
+        let write = |data| {
+            let data = Opaque::new(data).unwrap();
+            Op::Write(WriteArgs { stateid: Stateid::ANONYMOUS, offset: 3, stable: StableHow::Unstable, data })
+        };
+        let ops = [Op::PutRootFh, write(Bytes::new())];
+        let record = encode_gathered(9, &OpaqueAuth::NONE, 2, None, &ops, &parts);
+        for part in &parts {
+            let is_shared = record.iter().any(|sent| sent.as_ptr() == part.as_ptr());
+            assert_eq!(is_shared, part.len() >= SHARED_FROM);
+        }
+        let mut reader = Reader::new(joined(&record));
+        CallHeader::parse(&mut reader).unwrap();
+        let compound = CompoundArgs::decode(&mut reader).unwrap();
+        reader.finish().unwrap();
+        assert_eq!(compound.ops.last(), Some(&write(joined(&parts))));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::attributes::SetAttributes;
-use client::config::{Caches, Config};
+use client::config::{Caches, Config, Version};
 use client::error::OpError;
 use client::fs::inode::{Inode, Mount, OpenFile, OpenFlags};
 use client::fs::{FileSystem, OpenOptions, WholeFile};
@@ -69,6 +69,32 @@ fn large_writes_are_full_requests_and_one_commit() {
         assert_eq!(link.count(PROGRAM, Proc::WRITE.0), 8);
         assert_eq!(link.count(PROGRAM, Proc::COMMIT.0), 1);
     });
+}
+
+#[test]
+fn written_data_are_sent_from_the_programs_buffers() {
+    let link = Link::new();
+    let clients = [link.client(), link.connect(Config { version: Some(Version::V42), ..config() }).unwrap()];
+    for client in clients {
+        link.run(async {
+            let file = create(&mount(&client).await, b"file").await;
+            let written: Vec<Bytes> = (0..40_u8).map(|part| Bytes::from(vec![part; 128 << 10])).collect();
+            link.shared.borrow_mut().clear();
+            for (part, data) in written.iter().enumerate() {
+                file.write((part as u64) << 17, data.clone()).await.unwrap();
+            }
+            close(file).await;
+            let sent: Vec<_> = link.shared.borrow().iter().map(|part| part.as_ptr_range()).collect();
+            let is_of = |data: &Bytes, part: &std::ops::Range<*const u8>| {
+                data.as_ptr_range().contains(&part.start) && part.end <= data.as_ptr_range().end
+            };
+            for data in &written {
+                let shared = sent.iter().filter(|part| is_of(data, part));
+                let bytes: usize = shared.map(|part| part.end as usize - part.start as usize).sum();
+                assert_eq!(bytes, data.len(), "each byte is sent once, and none is copied");
+            }
+        });
+    }
 }
 
 #[test]

@@ -100,6 +100,8 @@ pub(crate) struct Link {
     /// Programs and procedures that were called, in their order.
     pub(crate) calls: RefCell<Vec<(u32, u32)>>,
     pub(crate) longest_queue: Cell<usize>,
+    /// The large parts of sent records.
+    pub(crate) shared: RefCell<Vec<Bytes>>,
     /// Background tasks of clients.
     background: RefCell<Vec<Pin<Box<dyn Future<Output = ()>>>>>,
 }
@@ -145,6 +147,7 @@ impl Link {
             handler: RefCell::new(Box::new(|_| Answer::Serve)),
             calls: RefCell::default(),
             longest_queue: Cell::default(),
+            shared: RefCell::default(),
             background: RefCell::default(),
         })
     }
@@ -196,6 +199,7 @@ impl Link {
             let Some((id, port)) = self.connected.borrow()[index] else { continue };
             let mut records = Vec::new();
             while let Poll::Ready(Some(record)) = self.engine.poll_record(id, &mut context) {
+                self.shared.borrow_mut().extend(record.iter().filter(|part| part.len() >= 4096).cloned());
                 records.push(Bytes::from(record.concat()));
             }
             has_done |= !records.is_empty();

@@ -107,3 +107,32 @@ fn a_copy_and_a_hole_are_seen_in_cached_data() {
     world.run(file.allocate(15, 1)).unwrap();
     assert_eq!(read(&world, &file), b"\0\0xx45678901234\0");
 }
+
+#[test]
+fn a_hole_and_a_copy_drop_only_their_range_of_cached_data() {
+    const PART: u64 = 256 << 10;
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V42);
+    let (file, source) = (open(&world, &fs), world.run(fs.open(b"source", &BOTH)).unwrap());
+    let mut expected = Vec::new();
+    for part in 0..8_u8 {
+        let data = vec![part + 1; PART as usize];
+        expected.extend_from_slice(&data);
+        world.run(file.write_at(u64::from(part) * PART, data.into())).unwrap();
+    }
+    world.run(source.write_at(0, vec![99; PART as usize].into())).unwrap();
+    world.run(file.sync()).unwrap();
+    let mut changed = |at: u64, value: u8| {
+        expected[(at * PART) as usize..((at + 1) * PART) as usize].fill(value);
+        let before = peer.count(OpNum::READ);
+        assert!(world.run(file.read_at(0, 8 * PART as usize)).unwrap().concat() == expected, "part {at}");
+        peer.count(OpNum::READ) - before
+    };
+    world.run(file.allocate(0, PART)).unwrap();
+    assert_eq!(changed(0, 1), 0, "the content is the same");
+    world.run(file.punch_hole(PART, PART)).unwrap();
+    assert_eq!(changed(1, 0), 1);
+    assert_eq!(world.run(file.copy_from(&source, 0, 4 * PART, PART)), Ok(PART));
+    assert_eq!(changed(4, 99), 1);
+    assert_eq!(changed(4, 99), 0);
+}

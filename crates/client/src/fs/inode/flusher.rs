@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
@@ -169,12 +169,11 @@ impl Mount {
         id: RequestId,
     ) -> Result<(), RequestError> {
         let writer = self.writer(file).map_err(|error| RequestError::Failed(error.errno()))?;
-        let data = joined(data);
         // A server may take less than a page; the rest is sent then.
-        let data = data.slice(..data.len().min(self.info().write_max as usize));
+        let data = cut(data, self.info().write_max as usize);
         let mut change = writer.inode.start_change();
         let (handle, open) = (writer.inode.handle(), &writer.state);
-        let written = self.client().write(&writer.caller, handle, open, offset, data, stability).await;
+        let written = self.client().write_parts(&writer.caller, handle, open, offset, &data, stability).await;
         let mut state = self.shared.state.lock();
         match written {
             Ok(reply) => {
@@ -213,14 +212,15 @@ impl Mount {
     }
 }
 
-/// Returns the data in one slice. Adjacent small writes were joined before, so that few bytes are copied here.
-fn joined(mut data: Vec<Bytes>) -> Bytes {
-    if data.len() == 1 {
-        return data.remove(0);
-    }
-    let mut joined = BytesMut::with_capacity(data.iter().map(Bytes::len).sum());
-    data.iter().for_each(|part| joined.extend_from_slice(part));
-    joined.freeze()
+/// Returns the first `max` bytes of the data.
+fn cut(mut data: Vec<Bytes>, max: usize) -> Vec<Bytes> {
+    let mut left = max;
+    data.retain_mut(|part| {
+        part.truncate(left);
+        left -= part.len();
+        !part.is_empty()
+    });
+    data
 }
 
 /// Polls a future again after waking all holders of memory.

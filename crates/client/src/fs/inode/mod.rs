@@ -156,6 +156,11 @@ impl Mount {
         self.inode_of(Arc::clone(&self.shared.root))
     }
 
+    /// Returns whether names are cached.
+    pub(in crate::fs) fn caches_names(&self) -> bool {
+        self.shared.caches_names
+    }
+
     /// Returns the client.
     #[must_use]
     pub fn client(&self) -> &Client {

@@ -1,5 +1,7 @@
 //! Space, holes, and copies between files of one server. Written-behind data are sent before the server finds holes or
-//! copies; cached data of a file that it changes are dropped.
+//! copies; cached data of a range that it changes are dropped.
+
+use std::ops::Range;
 
 use protocol::nfs4::types::Status;
 
@@ -24,7 +26,8 @@ impl OpenFile {
         inode.sync_data().await;
         let change = inode.start_change();
         let allocated = inode.client().allocate(self.caller(), inode.handle(), self.state(), offset, length);
-        change.end_with(allocated.await)
+        // The content of the range does not change.
+        change.end_changed(allocated.await)
     }
 
     /// Turns a range into a hole; the size does not change.
@@ -37,7 +40,9 @@ impl OpenFile {
         inode.sync_data().await;
         let change = inode.start_change();
         let emptied = inode.client().deallocate(self.caller(), inode.handle(), self.state(), offset, length);
-        change.end_with(emptied.await)
+        let ended = change.end_changed(emptied.await);
+        inode.drop_clean_data(offset..offset + length);
+        ended
     }
 
     /// Returns the first offset from `offset` on with data, or in a hole. Every file ends with a hole.
@@ -108,18 +113,21 @@ impl OpenFile {
         for _ in 0..COPIES_MAX {
             let change = inode.start_change();
             let copied = inode.client().copy(self.caller(), from, to, ranges).await;
-            // COPY returns no attributes: cached ones must be fetched before they are used again.
-            change.end(Some(Changed::default()));
-            inode.drop_clean_data();
-            let reply = copied?;
+            inode.drop_clean_data(range_of(offset, count));
+            let reply = match copied {
+                Ok(reply) => reply,
+                Err(error) => {
+                    change.end_failed(&error);
+                    return Err(error);
+                }
+            };
             if reply.stability > Stability::Unstable || reply.count == 0 {
+                change.end(Some(reply.file));
                 return Ok(reply);
             }
-            let started = inode.mount.start();
             let committed = inode.client().commit(self.caller(), inode.handle(), 0, 0).await?;
-            if let Some(attributes) = committed.file.after {
-                inode.learn(started, attributes);
-            }
+            let after = committed.file.after.or(reply.file.after);
+            change.end(Some(Changed { after, ..reply.file }));
             if committed.verifier == reply.verifier {
                 return Ok(reply);
             }
@@ -148,7 +156,9 @@ impl OpenFile {
         let ranges = Ranges { source_offset, destination_offset: offset, count };
         let change = inode.start_change();
         let cloned = inode.client().clone_range(self.caller(), from, to, ranges);
-        change.end_with(cloned.await)
+        let ended = change.end_changed(cloned.await);
+        inode.drop_clean_data(range_of(offset, count));
+        ended
     }
 
     fn same_server(&self, source: &Self) -> Result<(), OpError> {
@@ -157,6 +167,11 @@ impl OpenFile {
         }
         Err(OpError::Invalid(Errno::EXDEV, "the files are of different servers"))
     }
+}
+
+/// Returns the range of the destination of a copy; a count of 0 means all bytes that follow.
+fn range_of(offset: u64, count: u64) -> Range<u64> {
+    offset..if count == 0 { u64::MAX } else { offset.saturating_add(count) }
 }
 
 /// Checks a range as fallocate(2) does.

@@ -1,6 +1,7 @@
 //! The state of a mount, behind one lock that is never held during a request.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -184,9 +185,9 @@ impl Inode {
         state.invalidate(self.node.id, invalidate);
     }
 
-    /// Drops cached content, except data that are not stable.
-    pub(super) fn drop_clean_data(&self) {
-        self.mount.shared.state.lock().writes.pages_mut().invalidate(self.node.id);
+    /// Drops cached content of a range, except data that are not stable.
+    pub(super) fn drop_clean_data(&self, range: Range<u64>) {
+        self.mount.shared.state.lock().writes.pages_mut().invalidate_range(self.node.id, &range);
     }
 }
 
@@ -204,12 +205,6 @@ impl Change {
             self.shared.state.lock().metadata.attributes.expire(self.file);
         }
         self.end(if is_refused { None } else { Some(Changed::default()) });
-    }
-
-    /// The request returned the attributes after it, or failed. The content may differ.
-    pub(super) fn end_with(self, outcome: Result<Attributes, OpError>) -> Result<(), OpError> {
-        let changed = |attributes| Changed { after: Some(attributes), ..Changed::default() };
-        self.end_changed(outcome.map(changed))
     }
 
     /// The request returned its effect, or failed.

@@ -1,15 +1,16 @@
 //! READ, WRITE, COMMIT (RFC 1813 §3.3.6, §3.3.7, §3.3.21).
 
 use bytes::Bytes;
-use protocol::nfs3::{CommitArgs, ReadArgs, StableHow, WriteArgs};
-use xdr::Opaque;
+use protocol::nfs3::{CommitArgs, ReadArgs, StableHow};
+use protocol::nfs4::types::MAX_IO;
 
 use super::super::Nfs3;
-use super::super::calls::to_wire;
+use super::super::calls::{GatheredWrite, to_wire};
 use super::super::convert::{changed, post_op};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
+use crate::record::length;
 use crate::results::{CommitReply, FileHandle, OpenState, ReadReply, Stability, WriteReply};
 
 impl Nfs3 {
@@ -36,25 +37,26 @@ impl Nfs3 {
         Ok(ReadReply { data, eof: ok.eof, attributes: post_op(&ok.file_attributes)? })
     }
 
-    /// Writes at most as much as fits one WRITE; the server may write less.
-    pub(crate) async fn write(
+    /// Writes the parts one after the other, at most as much as fits one WRITE; the server may write less.
+    pub(crate) async fn write_parts(
         &self,
         caller: &Caller,
         handle: FileHandle,
         _state: &OpenState,
         offset: u64,
-        data: Bytes,
+        data: &[Bytes],
         stability: Stability,
     ) -> Result<WriteReply, OpError> {
-        let too_long = |_| OpError::Invalid(Errno::EINVAL, "more data than one WRITE can carry");
-        let length = data.len();
+        let length = length(data);
+        if length > MAX_IO {
+            return Err(OpError::Invalid(Errno::EINVAL, "more data than one WRITE can carry"));
+        }
         let stable = match stability {
             Stability::Unstable => StableHow::Unstable,
             Stability::DataSync => StableHow::DataSync,
             Stability::FileSync => StableHow::FileSync,
         };
-        let data = Opaque::new(data).map_err(too_long)?;
-        let arguments = WriteArgs { file: to_wire(&handle)?, offset, count: length as u32, stable, data };
+        let arguments = GatheredWrite { file: to_wire(&handle)?, offset, stable, data };
         let ok = self.call(caller, &arguments).await?;
         if ok.count as usize > length || (ok.count == 0 && length > 0) || ok.committed < stable {
             return Err(OpError::BadReply(

@@ -4,9 +4,9 @@ use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::space::CloneArgs;
 
 use super::super::Nfs4;
-use super::super::getattr::{get_attributes, take_attributes};
+use super::super::getattr::{get_attributes, get_change, take_attributes, take_change};
 use super::super::wire::put;
-use crate::attributes::Attributes;
+use crate::attributes::{Before, Changed};
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::results::{FileHandle, OpenState, Ranges};
@@ -19,7 +19,7 @@ impl Nfs4 {
         source: (FileHandle, &OpenState),
         destination: (FileHandle, &OpenState),
         ranges: Ranges,
-    ) -> Result<Attributes, OpError> {
+    ) -> Result<Changed, OpError> {
         self.needs_4_2("CLONE")?;
         let Ranges { source_offset, destination_offset, count } = ranges;
         self.with_stateid(destination.1, async |destination_stateid| {
@@ -31,10 +31,19 @@ impl Nfs4 {
                     destination_offset,
                     count,
                 };
-                let ops = [put(source.0), Op::SaveFh, put(destination.0), Op::Clone(clone), get_attributes()];
+                let ops = [
+                    put(source.0),
+                    Op::SaveFh,
+                    put(destination.0),
+                    get_change(),
+                    Op::Clone(clone),
+                    get_attributes(),
+                ];
                 let mut results = self.change(caller, &ops).await?;
-                results.skip_many(4)?;
-                take_attributes(&mut results)
+                results.skip_many(3)?;
+                let before = take_change(&mut results)?.map(Before::Change);
+                results.skip()?;
+                Ok(Changed { before, after: take_attributes(&mut results).ok(), ..Changed::default() })
             })
             .await
         })

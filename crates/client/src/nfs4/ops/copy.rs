@@ -10,8 +10,10 @@ use protocol::nfs4::types::{StableHow, Stateid, Status, WriteResponse};
 use xdr::List;
 
 use super::super::Nfs4;
+use super::super::getattr::{get_attributes, get_change, take_attributes, take_change};
 use super::super::statuses::{Recovery, recovery};
 use super::super::wire::{put, take};
+use crate::attributes::{Before, Changed};
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::results::{CopyReply, FileHandle, OpenState, Ranges, Stability};
@@ -25,13 +27,6 @@ const STALLED_MAX: u32 = 60;
 /// Number of restarts of a copy whose server has forgotten it.
 const RESTARTS_MAX: u32 = 8;
 
-/// The outcome of a background copy.
-enum Ended {
-    Done(CopyReply),
-    /// The server does not know it any longer: it has restarted.
-    Forgotten,
-}
-
 impl Nfs4 {
     /// Copies a range of one file to another at the server, and waits for a copy in the background. Returns the number of bytes
     /// copied, which may be fewer than requested. If the caller drops the future, the copy is cancelled.
@@ -44,13 +39,18 @@ impl Nfs4 {
     ) -> Result<CopyReply, OpError> {
         self.needs_4_2("COPY")?;
         for _ in 0..RESTARTS_MAX {
-            let ok = self.start_copy(caller, source, destination, ranges).await?;
+            let (ok, file) = self.start_copy(caller, source, destination, ranges).await?;
             let Some(stateid) = ok.response.callback_id.first().copied() else {
-                return reply(&ok.response, ranges.count);
+                return Ok(CopyReply { file, ..reply(&ok.response, ranges.count)? });
             };
-            match self.await_copy(caller, destination.0, stateid, &ok.response, ranges.count).await? {
-                Ended::Done(reply) => return Ok(reply),
-                Ended::Forgotten => {}
+            let ended = self.await_copy(caller, destination.0, stateid, &ok.response, ranges.count).await?;
+            // Without a reply the server has restarted.
+            if let Some(reply) = ended {
+                // The attributes that came with the first reply are from before the end of the copy.
+                return Ok(CopyReply {
+                    file: Changed { before: file.before, ..Changed::default() },
+                    ..reply
+                });
             }
         }
         Err(OpError::BadReply("it forgets every copy"))
@@ -62,7 +62,7 @@ impl Nfs4 {
         source: (FileHandle, &OpenState),
         destination: (FileHandle, &OpenState),
         ranges: Ranges,
-    ) -> Result<CopyOk, OpError> {
+    ) -> Result<(CopyOk, Changed), OpError> {
         let Ranges { source_offset, destination_offset, count } = ranges;
         self.with_stateid(destination.1, async |destination_stateid| {
             self.with_stateid(source.1, async |source_stateid| {
@@ -77,20 +77,25 @@ impl Nfs4 {
                     synchronous: false,
                     source_servers: List::default(),
                 });
-                let ops = [put(source.0), Op::SaveFh, put(destination.0), copy];
+                let ops =
+                    [put(source.0), Op::SaveFh, put(destination.0), get_change(), copy, get_attributes()];
                 let mut results = self.change(caller, &ops).await?;
                 results.skip_many(3)?;
-                results.next(|result| match result {
+                let before = take_change(&mut results)?.map(Before::Change);
+                let ok = results.next(|result| match result {
                     OpResult::Copy(CopyResult::Ok(ok)) => Some(ok),
                     _ => None,
-                })
+                })?;
+                let after = take_attributes(&mut results).ok();
+                Ok((ok, Changed { before, after, ..Changed::default() }))
             })
             .await
         })
         .await
     }
 
-    /// Waits for a copy in the background: CB_OFFLOAD reports its end, and OFFLOAD_STATUS in case that is lost.
+    /// Waits for a copy in the background: CB_OFFLOAD reports its end, and OFFLOAD_STATUS in case that is lost. `None` if the server does
+    /// not know the copy any longer.
     async fn await_copy(
         self: &Arc<Self>,
         caller: &Caller,
@@ -98,7 +103,7 @@ impl Nfs4 {
         stateid: Stateid,
         started: &WriteResponse,
         asked: u64,
-    ) -> Result<Ended, OpError> {
+    ) -> Result<Option<CopyReply>, OpError> {
         let waiting = self.offloads.begin(&stateid);
         let mut cancelling = CancelGuard::new(self, caller, destination, stateid);
         let (mut pause, mut copied, mut stalled) = (POLL_FIRST, 0, 0);
@@ -106,7 +111,7 @@ impl Nfs4 {
             if let Some(end) = waiting.end(self.engine.sleep(pause)).await {
                 cancelling.disarm();
                 return match end {
-                    OffloadInfo::Ok(response) => reply(&response, asked).map(Ended::Done),
+                    OffloadInfo::Ok(response) => reply(&response, asked).map(Some),
                     OffloadInfo::Error(status, _) => Err(OpError::Status(status)),
                 };
             }
@@ -120,9 +125,9 @@ impl Nfs4 {
                     cancelling.disarm();
                     // The end may have arrived in between.
                     return match waiting.end(std::future::ready(())).await {
-                        Some(OffloadInfo::Ok(response)) => reply(&response, asked).map(Ended::Done),
+                        Some(OffloadInfo::Ok(response)) => reply(&response, asked).map(Some),
                         Some(OffloadInfo::Error(status, _)) => Err(OpError::Status(status)),
-                        None => Ok(Ended::Forgotten),
+                        None => Ok(None),
                     };
                 }
                 Err(error) => return Err(error),
@@ -133,7 +138,7 @@ impl Nfs4 {
                     // The stability of the data is unknown.
                     let committed = StableHow::Unstable;
                     let response = WriteResponse { count: progress.count, committed, ..started.clone() };
-                    return reply(&response, asked).map(Ended::Done);
+                    return reply(&response, asked).map(Some);
                 }
                 Some(status) => {
                     cancelling.disarm();
@@ -160,7 +165,8 @@ fn reply(response: &WriteResponse, asked: u64) -> Result<CopyReply, OpError> {
         StableHow::DataSync => Stability::DataSync,
         StableHow::FileSync => Stability::FileSync,
     };
-    Ok(CopyReply { count: response.count, stability, verifier: response.verifier })
+    let file = Changed::default();
+    Ok(CopyReply { count: response.count, stability, verifier: response.verifier, file })
 }
 
 /// Cancels a copy in the background for which no task waits any longer.

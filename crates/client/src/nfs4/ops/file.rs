@@ -5,7 +5,7 @@ use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::commit::CommitArgs;
 use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::write::WriteArgs;
-use protocol::nfs4::types::StableHow;
+use protocol::nfs4::types::{MAX_IO, StableHow};
 use xdr::Opaque;
 
 use super::super::Nfs4;
@@ -15,6 +15,7 @@ use crate::attributes::{Before, Changed};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
+use crate::record::length;
 use crate::results::{CommitReply, FileHandle, OpenState, ReadReply, Stability, WriteReply};
 
 impl Nfs4 {
@@ -45,19 +46,20 @@ impl Nfs4 {
         Ok(ReadReply { data, eof: reply.eof, attributes: None })
     }
 
-    /// Writes at most as much as fits one WRITE; the server may write less.
-    pub(crate) async fn write(
+    /// Writes the parts one after the other, at most as much as fits one WRITE; the server may write less.
+    pub(crate) async fn write_parts(
         &self,
         caller: &Caller,
         handle: FileHandle,
         state: &OpenState,
         offset: u64,
-        data: Bytes,
+        data: &[Bytes],
         stability: Stability,
     ) -> Result<WriteReply, OpError> {
-        let length = data.len();
-        let data = Opaque::new(data)
-            .map_err(|_| OpError::Invalid(Errno::EINVAL, "more data than fit into one WRITE"))?;
+        let length = length(data);
+        if length > MAX_IO {
+            return Err(OpError::Invalid(Errno::EINVAL, "more data than fit into one WRITE"));
+        }
         let stable = match stability {
             Stability::Unstable => StableHow::Unstable,
             Stability::DataSync => StableHow::DataSync,
@@ -65,11 +67,11 @@ impl Nfs4 {
         };
         let (reply, before, attributes) = self
             .with_stateid(state, |stateid| {
-                let write = Op::Write(WriteArgs { stateid, offset, stable, data: data.clone() });
+                let write = Op::Write(WriteArgs { stateid, offset, stable, data: Opaque::default() });
                 async move {
                     self.may_write(&handle).await?;
                     let ops = [put(handle), get_change(), write, get_attributes()];
-                    let mut results = self.change(caller, &ops).await?;
+                    let mut results = self.write_gathered(caller, &ops, data).await?;
                     results.skip()?;
                     let before = take_change(&mut results)?;
                     Ok((take!(results, Write)?, before, take_attributes(&mut results).ok()))

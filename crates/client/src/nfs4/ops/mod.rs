@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use bytes::Bytes;
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
 
@@ -77,20 +78,36 @@ impl Nfs4 {
 
     /// Executes a compound that changes nothing.
     async fn read_only(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
-        self.execute(caller, ops, false).await
+        self.execute(caller, ops, &[], false).await
     }
 
     /// Executes a compound that changes something, so that the server must keep its reply.
     pub(in crate::nfs4) async fn change(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
-        self.execute(caller, ops, true).await
+        self.execute(caller, ops, &[], true).await
+    }
+
+    /// As [`Self::change`], with the data of a WRITE in parts.
+    async fn write_gathered(
+        &self,
+        caller: &Caller,
+        ops: &[Op],
+        gathered: &[Bytes],
+    ) -> Result<Results, OpError> {
+        self.execute(caller, ops, gathered, true).await
     }
 
     /// Executes a compound, and again as a new request while an operation returns DELAY or GRACE. An operation that has changed
     /// something is not repeated (RFC 8881 §15.1.1.3): then the caller gets the results.
-    async fn execute(&self, caller: &Caller, ops: &[Op], cache_this: bool) -> Result<Results, OpError> {
+    async fn execute(
+        &self,
+        caller: &Caller,
+        ops: &[Op],
+        gathered: &[Bytes],
+        cache_this: bool,
+    ) -> Result<Results, OpError> {
         let mut pause = DELAY_FIRST;
         loop {
-            let results = self.compound(caller, ops, cache_this).await?;
+            let results = self.compound_with(caller, ops, gathered, cache_this).await?;
             let completed = results.len().saturating_sub(1);
             if !ops.iter().take(completed).all(is_repeatable) {
                 return Ok(results);

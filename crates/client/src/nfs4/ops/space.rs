@@ -5,9 +5,9 @@ use protocol::nfs4::ops::space::{AllocateArgs, DataContent, DeallocateArgs, Seek
 use protocol::nfs4::types::{Stateid, Status};
 
 use super::super::Nfs4;
-use super::super::getattr::{get_attributes, take_attributes};
+use super::super::getattr::{get_attributes, get_change, take_attributes, take_change};
 use super::super::wire::{put, take};
-use crate::attributes::Attributes;
+use crate::attributes::{Before, Changed};
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::results::{Content, FileHandle, OpenState};
@@ -21,7 +21,7 @@ impl Nfs4 {
         state: &OpenState,
         offset: u64,
         length: u64,
-    ) -> Result<Attributes, OpError> {
+    ) -> Result<Changed, OpError> {
         self.needs_4_2("preallocation")?;
         let allocate = |stateid| Op::Allocate(AllocateArgs { stateid, offset, length });
         self.change_space(caller, handle, state, allocate).await
@@ -35,7 +35,7 @@ impl Nfs4 {
         state: &OpenState,
         offset: u64,
         length: u64,
-    ) -> Result<Attributes, OpError> {
+    ) -> Result<Changed, OpError> {
         self.needs_4_2("holes")?;
         let deallocate = |stateid| Op::Deallocate(DeallocateArgs { stateid, offset, length });
         self.change_space(caller, handle, state, deallocate).await
@@ -47,11 +47,14 @@ impl Nfs4 {
         handle: FileHandle,
         state: &OpenState,
         op: impl Fn(Stateid) -> Op,
-    ) -> Result<Attributes, OpError> {
+    ) -> Result<Changed, OpError> {
         self.with_stateid(state, async |stateid| {
-            let mut results = self.change(caller, &[put(handle), op(stateid), get_attributes()]).await?;
-            results.skip_many(2)?;
-            take_attributes(&mut results)
+            let ops = [put(handle), get_change(), op(stateid), get_attributes()];
+            let mut results = self.change(caller, &ops).await?;
+            results.skip()?;
+            let before = take_change(&mut results)?.map(Before::Change);
+            results.skip()?;
+            Ok(Changed { before, after: take_attributes(&mut results).ok(), ..Changed::default() })
         })
         .await
     }
