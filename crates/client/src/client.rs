@@ -25,6 +25,7 @@ use crate::results::{
     Opened, ReadReply, Stability, WriteReply,
 };
 
+mod hand_over;
 mod singles;
 mod version4;
 

@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rpc::auth::{AuthSys, OpaqueAuth};
+use rpc::auth::{AuthFlavor, AuthSys, OpaqueAuth};
+use xdr::Opaque;
 
 use crate::cache::attributes::Timeouts;
 use crate::cache::limiter::{Budget, Limiter};
 use crate::cache::metadata::Options as MetadataOptions;
 use crate::cache::names::LookupCache;
 use crate::engine::RetryPolicy;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::hand_over::CallerState;
 use crate::url::{self, LocalLock, Options};
 
 /// A version of the protocol.
@@ -72,6 +76,22 @@ impl Caller {
 
     pub(crate) fn credential(&self) -> &OpaqueAuth {
         &self.0
+    }
+
+    /// Returns the caller as plain values, for another process.
+    #[must_use]
+    pub fn state(&self) -> CallerState {
+        CallerState { flavor: self.0.flavor.0, body: self.0.body.to_vec() }
+    }
+
+    /// Returns the caller that another process had.
+    ///
+    /// # Errors
+    /// EINVAL if the credential is too long.
+    pub fn from_state(state: CallerState) -> Result<Self, OpError> {
+        let body = Opaque::new(Bytes::from(state.body));
+        let body = body.map_err(|_| OpError::Invalid(Errno::EINVAL, "a credential that is too long"))?;
+        Ok(Self(OpaqueAuth { flavor: AuthFlavor(state.flavor), body }))
     }
 }
 

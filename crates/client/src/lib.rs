@@ -22,6 +22,7 @@ pub mod engine;
 pub mod errno;
 pub mod error;
 pub mod fs;
+pub mod hand_over;
 pub mod locks;
 pub mod many;
 pub mod names;

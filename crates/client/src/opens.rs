@@ -9,6 +9,9 @@ use parking_lot::Mutex;
 use protocol::nfs4::types::{Component, Handle, Stateid, Status};
 
 use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::hand_over;
 use crate::owner::Owner;
 
 /// The access of an open.
@@ -288,6 +291,109 @@ impl OpenFiles {
     }
 }
 
+/// For another process that continues the client.
+impl OpenFiles {
+    /// Returns all opens, and the last number of an owner.
+    ///
+    /// # Errors
+    /// An open is under a delegation, or its owner has a request under way.
+    pub(crate) fn save(&self) -> Result<(Vec<hand_over::OpenState>, u32), OpError> {
+        let last = self.table.lock().next;
+        let opens = self.all().iter().map(|file| file.save()).collect::<Result<_, _>>()?;
+        Ok((opens, last))
+    }
+
+    /// Takes the opens of another process.
+    ///
+    /// # Errors
+    /// A value is too long.
+    pub(crate) fn restore(&self, opens: Vec<hand_over::OpenState>, last: u32) -> Result<(), OpError> {
+        self.table.lock().next = last;
+        for saved in opens {
+            let file = Arc::new(OpenFile::restored(saved, self.is_v40)?);
+            let mut table = self.table.lock();
+            table.open.insert(file.owner, Arc::clone(&file));
+            if file.mode.write {
+                *table.writers.entry(file.handle).or_default() += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the open with this number.
+    pub(crate) fn find(&self, number: u32) -> Option<Arc<OpenFile>> {
+        self.table.lock().open.get(&number).map(Arc::clone)
+    }
+}
+
+const TOO_LONG: OpError = OpError::Invalid(Errno::EINVAL, "a name or a file handle that is too long");
+
+impl OpenFile {
+    fn save(&self) -> Result<hand_over::OpenState, OpError> {
+        let busy = |why| OpError::Invalid(Errno::EBUSY, why);
+        let owner = self.turn.try_lock().ok_or(busy("an open has a request under way"))?;
+        let state = *self.state.lock();
+        if state.is_local {
+            return Err(busy("an open is under a delegation"));
+        }
+        if !owner.is_known() {
+            return Err(busy("the outcome of a request for an open is unknown"));
+        }
+        let location = self.location().map(|(directory, name)| hand_over::Location {
+            directory: directory.to_vec(),
+            name: name.to_vec(),
+        });
+        Ok(hand_over::OpenState {
+            number: self.owner,
+            owner: owner.number(),
+            seqid: owner.seqid.next(),
+            handle: self.handle.to_vec(),
+            location,
+            read: self.mode.read,
+            write: self.mode.write,
+            caller: self.caller.state(),
+            stateid: saved_stateid(state.stateid),
+            lost: state.lost.map(|status| status.0),
+            has_been_locked: self.has_been_locked(),
+        })
+    }
+
+    fn restored(saved: hand_over::OpenState, is_v40: bool) -> Result<Self, OpError> {
+        let handle = |bytes: &[u8]| Handle::new(bytes).map_err(|_| TOO_LONG);
+        let location = match saved.location {
+            Some(hand_over::Location { directory, name }) => {
+                Some((handle(&directory)?, Component::new(name).map_err(|_| TOO_LONG)?))
+            }
+            None => None,
+        };
+        let stateid = restored_stateid(saved.stateid);
+        let state = State { stateid, lost: saved.lost.map(Status), is_local: false };
+        Ok(Self {
+            owner: saved.number,
+            handle: handle(&saved.handle)?,
+            mode: OpenMode { read: saved.read, write: saved.write },
+            caller: Caller::from_state(saved.caller)?,
+            is_v40,
+            location: Mutex::new(location),
+            state: Mutex::new(state),
+            turn: TurnMutex::new(Owner::from_parts(saved.owner, saved.seqid)),
+            has_been_locked: AtomicBool::new(saved.has_been_locked),
+            lost_locks: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Returns a stateid as plain values.
+pub(crate) fn saved_stateid(Stateid { seqid, other }: Stateid) -> hand_over::StateidState {
+    hand_over::StateidState { seqid, other }
+}
+
+/// Returns the stateid of plain values.
+pub(crate) fn restored_stateid(hand_over::StateidState { seqid, other }: hand_over::StateidState) -> Stateid {
+    Stateid { seqid, other }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,6 +424,29 @@ mod tests {
         assert!(!files.has_writer(&first.handle));
         files.remove(&first);
         assert_eq!((files.take_owner().number(), files.all().len()), (first.owner, 1));
+    }
+
+    #[test]
+    fn another_process_continues_opens_with_their_owners() {
+        let files = OpenFiles::new(true);
+        let (first, second) = (open(&files), open(&files));
+        second.lose(Status::EXPIRED);
+        let mut owner = first.turn.try_lock().unwrap();
+        let sent = owner.seqid.start_request();
+        assert!(files.save().is_err(), "a request is under way");
+        owner.seqid.end_request(sent, Some(Status::OK));
+        let next = owner.seqid.next();
+        drop(owner);
+        let (saved, last) = files.save().unwrap();
+        let other = OpenFiles::new(true);
+        other.restore(saved.clone(), last).unwrap();
+        assert_eq!(other.save().unwrap(), (saved, last));
+        let again = other.find(first.owner).unwrap();
+        assert_eq!((again.stateid(), again.turn.try_lock().unwrap().seqid.next()), (Ok(STATEID), next));
+        assert_eq!(other.find(second.owner).unwrap().stateid(), Err(Status::EXPIRED));
+        assert!(other.take_owner().number() > second.owner, "no number is used twice");
+        first.delegated(STATEID);
+        assert!(files.save().is_err(), "the server does not know it");
     }
 
     #[test]

@@ -27,6 +27,11 @@ impl Owner {
         Self { number, seqid: Seqid::new(has_seqids) }
     }
 
+    /// Returns the owner that another process had.
+    pub(crate) fn from_parts(number: u32, seqid: Option<u32>) -> Self {
+        Self { number, seqid: Seqid::from_next(seqid) }
+    }
+
     /// Returns an owner that must not be used.
     pub(crate) fn unknown() -> Self {
         Self { number: 0, seqid: Seqid::Unknown }
@@ -64,6 +69,19 @@ impl Seqid {
     /// Returns whether the seqid of the next request is known.
     pub(crate) fn is_known(&self) -> bool {
         *self != Self::Unknown
+    }
+
+    /// Returns the seqid of the next request; `None` where there are none.
+    pub(crate) fn next(&self) -> Option<u32> {
+        match self {
+            Self::Next(seqid) => Some(*seqid),
+            Self::Ignored | Self::Unknown => None,
+        }
+    }
+
+    /// Returns what [`Self::next`] described.
+    pub(crate) fn from_next(next: Option<u32>) -> Self {
+        next.map_or(Self::Ignored, Self::Next)
     }
 
     /// Returns the seqid for a request that is sent now. Until [`Self::end_request`] the next one is unknown.

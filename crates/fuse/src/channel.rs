@@ -64,6 +64,17 @@ impl Channel {
         self.pending.lock().len()
     }
 
+    /// Returns the number of pending requests of other operations than this one.
+    pub(crate) fn pending_besides(&self, opcode: u32) -> usize {
+        self.pending.lock().values().filter(|request| request.opcode != opcode).count()
+    }
+
+    /// Returns the pending requests that were interrupted.
+    pub(crate) fn interrupted(&self) -> Vec<u64> {
+        let pending = self.pending.lock();
+        pending.iter().filter(|(_, request)| request.is_interrupted).map(|(unique, _)| *unique).collect()
+    }
+
     pub(crate) fn interrupted_count(&self) -> usize {
         self.pending.lock().values().filter(|request| request.is_interrupted).count()
     }

@@ -5,11 +5,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use zerocopy::FromBytes;
 
@@ -139,11 +141,17 @@ impl Session {
         // Workers that run already end after their next request.
         let stop = |_: &io::Error| is_stopping.store(true, Ordering::SeqCst);
         let mut workers = Vec::with_capacity(self.channels.len());
+        let running = Arc::new(Running { count: AtomicUsize::new(0), waker: Mutex::default() });
         for (number, channel) in self.channels.iter().enumerate() {
             let own = self.carried.iter().filter(|request| request.channel as usize == number);
             let own: Vec<Carried> = own.cloned().collect();
             let (shared, channel) = (Arc::clone(&shared), Arc::clone(channel));
-            let run = move || shared.run(&channel, own);
+            running.count.fetch_add(1, Ordering::SeqCst);
+            let counted = RunningWorker(Arc::clone(&running));
+            let run = move || {
+                let _counted = counted;
+                shared.run(&channel, own)
+            };
             workers.push(Builder::new().name(format!("fuse-{number}")).spawn(run).inspect_err(stop)?);
         }
         let watcher = {
@@ -153,6 +161,10 @@ impl Session {
                 .spawn(move || interrupts.run())
                 .inspect_err(stop)?
         };
+        // A stopped session may have left requests that were interrupted.
+        for unique in self.channels.iter().flat_map(|channel| channel.interrupted()) {
+            interrupts.interrupt(unique);
+        }
         let (channels, state) = (self.channels, self.state);
         Ok(Serving {
             channels,
@@ -161,7 +173,28 @@ impl Session {
             watcher: Watcher { interrupts, thread: Some(watcher) },
             filesystem,
             is_stopping,
+            running,
         })
+    }
+}
+
+/// The workers that still run, and the task that waits for their end.
+#[derive(Debug)]
+struct Running {
+    count: AtomicUsize,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// Counts a worker until it is dropped.
+struct RunningWorker(Arc<Running>);
+
+impl Drop for RunningWorker {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1
+            && let Some(waker) = self.0.waker.lock().take()
+        {
+            waker.wake();
+        }
     }
 }
 
@@ -192,6 +225,7 @@ pub struct Serving {
     /// Kept until requests are withdrawn: it may own replies, and a dropped reply answers EIO.
     filesystem: Arc<dyn Any + Send + Sync>,
     is_stopping: Arc<AtomicBool>,
+    running: Arc<Running>,
 }
 
 impl Serving {
@@ -226,6 +260,12 @@ impl Serving {
     /// EMFILE.
     pub fn duplicate_devices(&self) -> io::Result<Vec<OwnedFd>> {
         self.channels.iter().map(|channel| channel.device().duplicate()).collect()
+    }
+
+    /// Is ready when all workers have ended, so that [`Self::wait`] returns at once. Keeps the waker of the last call.
+    pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        *self.running.waker.lock() = Some(context.waker().clone());
+        if self.running.count.load(Ordering::SeqCst) == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Waits until the file system is unmounted, or its connection aborted.
@@ -282,6 +322,17 @@ impl Stopped {
     /// Returns the number of requests that are not answered.
     pub fn pending(&self) -> usize {
         self.channels.iter().map(|channel| channel.pending_count()).sum()
+    }
+
+    /// Returns the number of requests that are not answered, besides those that wait for a lock.
+    pub fn unfinished(&self) -> usize {
+        self.channels.iter().map(|channel| channel.pending_besides(opcode::SETLKW)).sum()
+    }
+
+    /// Returns the session, to serve further requests in this process. Requests that are not answered stay so; their replies
+    /// are delivered.
+    pub fn resume(self) -> Session {
+        Session { channels: self.channels, state: self.state, carried: Vec::new() }
     }
 
     /// Takes all requests that are not answered, and returns them with the descriptors. Replies to them are not delivered from now on.

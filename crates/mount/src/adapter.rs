@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use fuse::{
@@ -18,6 +19,23 @@ pub struct Adapter {
     files: Arc<Files>,
     /// The queue of requests; the kernel bounds the requests under way.
     queue: mpsc::UnboundedSender<Job>,
+    active: Arc<AtomicUsize>,
+}
+
+/// Counts an operation until it is dropped.
+struct Active(Arc<AtomicUsize>);
+
+impl Active {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Starts an operation in the executor's thread, which keeps its future.
@@ -51,7 +69,12 @@ impl Adapter {
     /// Creates an adapter and the executor of its operations.
     pub fn new(files: Arc<Files>) -> (Self, Executor) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (Self { files, queue: sender }, Executor { queue: receiver })
+        (Self { files, queue: sender, active: Arc::default() }, Executor { queue: receiver })
+    }
+
+    /// Returns the number of operations that have not ended, those with an answer that is not needed any more among them.
+    pub fn active(&self) -> usize {
+        self.active.load(Ordering::SeqCst)
     }
 
     /// Runs an operation and answers its request.
@@ -88,8 +111,15 @@ impl Adapter {
         F: Future<Output = ()> + 'static,
     {
         let files = Arc::clone(&self.files);
+        let active = Active::new(&self.active);
         // Without an executor the mount has ended: a dropped reply is an error.
-        let _ = self.queue.send(Box::new(move || Box::pin(work(files))));
+        let _ = self.queue.send(Box::new(move || {
+            let work = work(files);
+            Box::pin(async move {
+                let _active = active;
+                work.await;
+            })
+        }));
     }
 }
 

@@ -45,6 +45,25 @@ impl<T> Handles<T> {
         handle
     }
 
+    /// Adds one that another process had under this number.
+    pub(crate) fn restore(&self, handle: FileHandle, value: T) {
+        let mut table = self.table.lock();
+        table.last = table.last.max(handle.0);
+        table.open.insert(handle, Arc::new(value));
+    }
+
+    /// Gives new ones numbers above `last`.
+    pub(crate) fn continue_after(&self, last: u64) {
+        let mut table = self.table.lock();
+        table.last = table.last.max(last);
+    }
+
+    /// Returns all with their numbers, and the last number.
+    pub(crate) fn numbered(&self) -> (Vec<(FileHandle, Arc<T>)>, u64) {
+        let table = self.table.lock();
+        (table.open.iter().map(|(handle, value)| (*handle, Arc::clone(value))).collect(), table.last)
+    }
+
     /// # Errors
     /// EBADF for a number that is not open.
     pub(crate) fn get(&self, handle: FileHandle) -> Result<Arc<T>, Errno> {

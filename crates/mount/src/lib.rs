@@ -20,5 +20,5 @@ mod nodes;
 
 pub use adapter::{Adapter, Executor};
 pub use callers::Identity;
-pub use files::{Files, Settings};
+pub use files::{Files, FilesState, Settings};
 pub use ids::{IdMap, IdMapError, PAIRS_MAX};

@@ -34,6 +34,16 @@ pub(crate) enum Step<'a> {
 }
 
 impl Position {
+    /// Returns the cookies of the entries reached, for another process.
+    pub(crate) fn save(&self) -> Vec<u64> {
+        self.starts.clone()
+    }
+
+    /// Returns the position of another process; the next entry is read again.
+    pub(crate) fn restored(starts: Vec<u64>) -> Self {
+        if starts.is_empty() { Self::default() } else { Self { starts, ..Self::default() } }
+    }
+
     /// Returns the entry with an index, counted from 0.
     ///
     /// # Errors
@@ -107,6 +117,17 @@ mod tests {
         assert_eq!((shown(&position, 2), shown(&position, 3)), (Ok(Some(9)), Ok(None)));
         assert_eq!(shown(&position, 1), Ok(Some(-i128::from(u64::MAX))), "entry 1 begins after entry 0");
         assert_eq!(shown(&position, 4), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn another_process_continues_at_the_same_entries() {
+        let mut position = Position::default();
+        position.fetched(0, part(&[5, 3], 3, false)).expect("a part");
+        let mut other = Position::restored(position.save());
+        assert_eq!((shown(&other, 1), shown(&other, 2)), (Ok(Some(-5)), Ok(Some(-3))));
+        other.fetched(2, part(&[9], 9, true)).expect("a part");
+        assert_eq!((shown(&other, 2), shown(&other, 3)), (Ok(Some(9)), Ok(None)));
+        assert_eq!(shown(&Position::restored(Vec::new()), 0), Ok(Some(0)));
     }
 
     #[test]

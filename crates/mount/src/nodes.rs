@@ -119,6 +119,16 @@ impl Nodes {
         }
     }
 
+    /// Returns the inodes without the root, with the kernel's lookups of each.
+    pub(crate) fn save(&self) -> Vec<(u64, u64)> {
+        self.table.lock().iter().map(|(id, known)| (id.0, known.lookups)).collect()
+    }
+
+    /// Takes an inode that another process knew, with the kernel's lookups.
+    pub(crate) fn restore(&self, inode: Inode, lookups: u64) {
+        self.table.lock().insert(node_id(&inode), Known { node: Node::new(inode), lookups });
+    }
+
     /// Returns the number of inodes without the root.
     pub(crate) fn len(&self) -> usize {
         self.table.lock().len()

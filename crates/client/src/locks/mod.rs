@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::attributes::Attributes;
 use crate::errno::Errno;
 use crate::error::OpError;
+use crate::hand_over::OwnerState;
 
 mod local;
 mod ranges;
@@ -26,6 +27,21 @@ pub enum LockOwner {
     Process(u64),
     /// Locks of an open file description (flock(2), `F_OFD_SETLK`); the number is the program's choice.
     File(u64),
+}
+
+impl LockOwner {
+    /// Returns the owner as plain values.
+    pub(crate) fn save(self) -> OwnerState {
+        match self {
+            Self::Process(number) => OwnerState { is_file: false, number },
+            Self::File(number) => OwnerState { is_file: true, number },
+        }
+    }
+
+    /// Returns the owner of plain values.
+    pub(crate) fn restored(OwnerState { is_file, number }: OwnerState) -> Self {
+        if is_file { Self::File(number) } else { Self::Process(number) }
+    }
 }
 
 /// Whether others may hold the same bytes.

@@ -1,6 +1,7 @@
 //! The locked ranges of one owner on one file (fcntl(2)): a lock replaces the owner's locks there, and equal neighbors merge.
 
 use super::{LockKind, LockRange};
+use crate::hand_over::RangeState;
 
 /// Maximum number of ranges that an owner has on one file. More are refused with ENOLCK.
 pub(crate) const RANGES_MAX: usize = 16 << 10;
@@ -13,6 +14,18 @@ pub(crate) struct HeldRange {
     /// The number of the open that it was locked through; in version 3 the epoch in which the server granted it; 0 for locks that
     /// are kept on this machine.
     pub(crate) open: u32,
+}
+
+impl HeldRange {
+    fn save(&self) -> RangeState {
+        let (LockRange { first, last }, open) = (self.range, self.open);
+        RangeState { first, last, is_exclusive: self.kind == LockKind::Exclusive, open }
+    }
+
+    fn restored(saved: &RangeState) -> Self {
+        let kind = if saved.is_exclusive { LockKind::Exclusive } else { LockKind::Shared };
+        Self { range: LockRange { first: saved.first, last: saved.last }, kind, open: saved.open }
+    }
 }
 
 /// Ranges in the order of their offsets. They do not overlap.
@@ -29,6 +42,20 @@ impl HeldRanges {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// Returns the ranges as plain values.
+    pub(crate) fn save(&self) -> Vec<RangeState> {
+        self.ranges.iter().map(HeldRange::save).collect()
+    }
+
+    /// Returns the ranges of plain values; overlapping ones replace those before.
+    pub(crate) fn restored(saved: &[RangeState]) -> Self {
+        let mut ranges = Self::default();
+        saved.iter().filter(|saved| saved.first <= saved.last).for_each(|saved| {
+            ranges.lock(HeldRange::restored(saved));
+        });
+        ranges
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &HeldRange> {

@@ -14,7 +14,10 @@ use protocol::nfs4::types::{Handle, Stateid};
 
 use super::ranges::{HeldRange, HeldRanges};
 use super::{LockConflict, LockKind, LockOwner, LockRange, Waiters};
-use crate::opens::OpenFile;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::hand_over::LockerState;
+use crate::opens::{OpenFile, OpenFiles, restored_stateid, saved_stateid};
 use crate::owner::Seqid;
 
 /// All lock owners of the client.
@@ -183,6 +186,89 @@ impl Locks {
         for locker in self.of_open(file) {
             locker.lose_of_open(file.owner);
         }
+    }
+}
+
+/// For another process that continues the client.
+impl Locks {
+    /// Returns all owners, and the last number of one.
+    ///
+    /// # Errors
+    /// An owner has a request under way, or locks under a delegation.
+    pub(crate) fn save(&self) -> Result<(Vec<LockerState>, u64), OpError> {
+        let lockers = self.lockers.lock();
+        let all = lockers.values().flat_map(BTreeMap::values).map(|locker| locker.save());
+        Ok((all.collect::<Result<_, _>>()?, self.last_number.load(Ordering::Relaxed)))
+    }
+
+    /// Takes the owners of another process, whose opens are `opens`.
+    ///
+    /// # Errors
+    /// An owner names an open that does not exist, or a file handle that is too long.
+    pub(crate) fn restore(
+        &self,
+        lockers: Vec<LockerState>,
+        last: u64,
+        opens: &OpenFiles,
+    ) -> Result<(), OpError> {
+        self.last_number.store(last, Ordering::Relaxed);
+        for saved in lockers {
+            let locker = Arc::new(Locker::restored(&saved, opens)?);
+            self.lockers.lock().entry(locker.file).or_default().insert(locker.owner, locker);
+        }
+        Ok(())
+    }
+}
+
+impl Locker {
+    fn save(&self) -> Result<LockerState, OpError> {
+        let busy = |why| OpError::Invalid(Errno::EBUSY, why);
+        let under_way = busy("a lock has a request under way");
+        let _turn = self.turn.try_lock().ok_or(under_way.clone())?;
+        let seqid = *self.seqid.try_lock().ok_or(under_way.clone())?;
+        let state = self.state.lock();
+        if state.has_local() {
+            return Err(busy("a lock is under a delegation"));
+        }
+        if state.is_reclaiming || self.asking.load(Ordering::Relaxed) > 0 || !seqid.is_known() {
+            return Err(under_way);
+        }
+        let stateid = |(open, of_open): (&u32, &OfOpen)| Some((*open, saved_stateid(of_open.stateid?)));
+        Ok(LockerState {
+            handle: self.file.to_vec(),
+            owner: self.owner.save(),
+            number: self.number(),
+            seqid: seqid.next(),
+            caller: None,
+            held: state.held.save(),
+            lost: state.lost.save(),
+            stateids: state.opens.iter().filter_map(stateid).collect(),
+        })
+    }
+
+    fn restored(saved: &LockerState, opens: &OpenFiles) -> Result<Self, OpError> {
+        let invalid = OpError::Invalid(Errno::EINVAL, "a lock through an open that does not exist");
+        let (held, lost) = (HeldRanges::restored(&saved.held), HeldRanges::restored(&saved.lost));
+        let stateids: BTreeMap<u32, Stateid> =
+            saved.stateids.iter().map(|(open, stateid)| (*open, restored_stateid(*stateid))).collect();
+        let through = held.iter().chain(lost.iter()).map(|held| held.open).chain(stateids.keys().copied());
+        let mut of_opens = BTreeMap::new();
+        for open in through.collect::<std::collections::BTreeSet<u32>>() {
+            let file = opens.find(open).ok_or(invalid.clone())?;
+            let stateid = stateids.get(&open).copied();
+            of_opens.insert(open, OfOpen { file, stateid, is_lost: false, is_local: false });
+        }
+        let mut state = State { epoch: 0, is_reclaiming: false, held, lost, opens: of_opens };
+        state.refresh_lost();
+        Ok(Self {
+            number: AtomicU64::new(saved.number),
+            file: Handle::new(&saved.handle).map_err(|_| invalid)?,
+            owner: LockOwner::restored(saved.owner),
+            turn: Arc::default(),
+            seqid: Seqid::from_next(saved.seqid).into(),
+            asking: AtomicUsize::new(0),
+            state: Mutex::new(state),
+        })
     }
 }
 
@@ -604,6 +690,34 @@ mod tests {
         assert_eq!(locks.lock_local(&other, &file, held(20, 29, &file)), LocalLock::Granted);
         locks.lose_local(&file.handle);
         assert!(file.has_lost_lock() && other.local().is_empty());
+    }
+
+    #[test]
+    fn another_process_continues_locks_through_its_opens() {
+        let (locks, files) = (Locks::new(false), OpenFiles::new(false));
+        let (file, other) = (open(&files), open(&files));
+        let locker = locks.locker(file.handle, LockOwner::File(5));
+        lock(&locker, &file, 0, 9);
+        lock(&locker, &other, 20, u64::MAX);
+        locker.lose(held(0, 4, &file));
+        let ((opens, last_open), (saved, last)) = (files.save().unwrap(), locks.save().unwrap());
+        let (again_locks, again_files) = (Locks::new(false), OpenFiles::new(false));
+        assert!(again_locks.restore(saved.clone(), last, &again_files).is_err(), "without the opens");
+        again_files.restore(opens, last_open).unwrap();
+        again_locks.restore(saved.clone(), last, &again_files).unwrap();
+        assert_eq!(again_locks.save().unwrap(), (saved, last));
+        let again = again_locks.find(file.handle, LockOwner::File(5)).unwrap();
+        assert_eq!(again.stateids(), [(file.owner, STATEID), (other.owner, STATEID)]);
+        let file = again_files.find(file.owner).unwrap();
+        assert!(file.has_lost_lock() && !again_files.find(other.owner).unwrap().has_lost_lock());
+        assert_eq!(again.unlocking(LockRange::WHOLE).len(), 2);
+        assert!(!file.has_lost_lock(), "the owner has unlocked it");
+        assert!(again_locks.locker(file.handle, LockOwner::File(6)).number() > locker.number());
+        let asking = locker.ask();
+        assert!(locks.save().is_err(), "the server may grant a lock any time");
+        drop(asking);
+        files.all()[0].delegated(STATEID);
+        assert!(files.save().is_err());
     }
 
     #[test]

@@ -197,6 +197,16 @@ impl Setup<'_> {
         if self.minor_version == 0 {
             return Ok(());
         }
+        self.destroy_session(session).await?;
+        let destroy = DestroyClientIdArgs { client_id: session.client_id };
+        gone_is_left(self.call(Op::DestroyClientId(destroy)).await?.skip())
+    }
+
+    /// DESTROY_SESSION, which 4.0 does not have. The client ID keeps its state, for a process that continues it.
+    pub(crate) async fn destroy_session(&self, session: &Session) -> Result<(), OpError> {
+        if self.minor_version == 0 {
+            return Ok(());
+        }
         let destroy = || self.call(Op::DestroySession(DestroySessionArgs { session_id: session.id }));
         let mut destroyed = destroy().await?.skip();
         if destroyed == Err(OpError::Status(Status::CONN_NOT_BOUND_TO_SESSION)) {
@@ -207,9 +217,7 @@ impl Setup<'_> {
                 failed => failed,
             };
         }
-        gone_is_left(destroyed)?;
-        let destroy = DestroyClientIdArgs { client_id: session.client_id };
-        gone_is_left(self.call(Op::DestroyClientId(destroy)).await?.skip())
+        gone_is_left(destroyed)
     }
 }
 

@@ -412,6 +412,11 @@ impl Nfs4 {
         Ok(())
     }
 
+    /// Returns the client ID.
+    pub(crate) fn client_id(&self) -> u64 {
+        self.current.lock().registration.client_id
+    }
+
     /// Returns the number of compounds in slots, and of those that had to wait for one so far in this session.
     pub(crate) fn slot_use(&self) -> (usize, usize) {
         match &self.current.lock().state {

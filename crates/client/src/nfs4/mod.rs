@@ -8,6 +8,7 @@ mod convert;
 mod delegations;
 mod establish;
 mod getattr;
+mod hand_over;
 mod keeper;
 mod lock_owner;
 mod locking;

@@ -14,6 +14,7 @@ use client::engine::{Engine, RetryPolicy};
 use client::errno::Errno;
 use client::error::{Error, OpError};
 use client::fs::FileSystem;
+use client::hand_over::Identity;
 use client::results::Object;
 use client::url::{self, Host, Options, Recovery, Url};
 use net::answer_host_calls;
@@ -128,6 +129,19 @@ impl Session {
     /// # Errors
     /// The server cannot be reached, or refuses.
     pub async fn connect_with(&self, url: &Url, caches: Caches) -> Result<(Client, Caller), Failure> {
+        self.connect_as(url, caches, None).await
+    }
+
+    /// As [`Self::connect_with`]; with an identity, as the client of another process that has it.
+    ///
+    /// # Errors
+    /// As [`Self::connect_with`], or the server does not know that client any more.
+    pub async fn connect_as(
+        &self,
+        url: &Url,
+        caches: Caches,
+        identity: Option<&Identity>,
+    ) -> Result<(Client, Caller), Failure> {
         let key = url.with_path(b"/").map_err(|error| Failure::new(error.to_string()))?.to_string();
         if let Some(server) = self.servers.borrow().get(&key) {
             return Ok((server.client.clone(), server.caller.clone()));
@@ -135,12 +149,18 @@ impl Session {
         let caller = caller(&url.options);
         let addresses = resolve(url.host())?;
         let mut outcome = Err(OpError::Unsupported("this version of NFS"));
-        for version in versions(url.options.version) {
+        let versions = identity.map_or_else(|| versions(url.options.version), |of| vec![version_of(of)]);
+        for version in versions {
             let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), random_u64() as u32));
             let reserved_port = url.options.reserved_port.unwrap_or(true);
             let route = Route { addresses: addresses.clone(), reserved_port, record_max: RECORD_MAX };
             let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
-            let config = Config { caches: caches.clone(), ..config(url, caller.clone(), version) };
+            let mut config = Config { caches: caches.clone(), ..config(url, caller.clone(), version) };
+            if let Some(identity) = identity {
+                config.owner = Bytes::from(identity.owner.clone());
+                config.host_name = Bytes::from(identity.host_name.clone());
+                config.verifier = identity.verifier;
+            }
             match Client::connect(Arc::clone(&engine), config).await {
                 Ok(client) => {
                     outcome = Ok((client, transport));
@@ -165,7 +185,24 @@ impl Session {
         let tasks = vec![keeper, transport];
         let server = Server { client: client.clone(), caller: caller.clone(), tasks, listener };
         self.servers.borrow_mut().insert(key, server);
+        if identity.is_some_and(|identity| client.identity() != *identity) {
+            return Err(Failure::new(
+                "the server has restarted, and does not know the client yet: try again",
+            ));
+        }
         Ok((client, caller))
+    }
+
+    /// Ends without a word to the servers about the state that clients have there, which is another process's.
+    pub async fn detach(self) {
+        for server in self.servers.into_inner().into_values() {
+            server.client.detach().await;
+            server.listener.abort();
+            let _ = server.listener.await;
+            for task in server.tasks {
+                let _ = task.await;
+            }
+        }
     }
 
     /// Leaves all servers.
@@ -310,6 +347,10 @@ fn versions(wanted: Option<url::Version>) -> Vec<Option<Version>> {
         Some(url::Version::V4_1) => vec![Some(Version::V41)],
         Some(url::Version::V4_2) => vec![Some(Version::V42)],
     }
+}
+
+fn version_of(identity: &Identity) -> Option<Version> {
+    Version::ALL.into_iter().find(|version| version.minor() == identity.minor)
 }
 
 fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {

@@ -5,5 +5,6 @@ mod lifetime;
 mod lock_calls;
 mod messages;
 mod programs;
+mod replace;
 mod stats;
 mod support;

@@ -258,6 +258,32 @@ fn requests_without_a_reply_are_answered_by_the_other_process() {
     assert!(child.wait().expect("a child").success());
 }
 
+#[test]
+fn a_stopped_process_that_keeps_the_mount_answers_earlier_requests() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let session = Session::new(place.mount(), &config()).expect("a session");
+    let files = Arc::new(Pattern::new(false));
+    let serving = session.serve(Arc::clone(&files)).expect("threads");
+    let reader = perl(READER, &place.path.join("slow"));
+    let locker = perl(r#"open(my $f, "<", $ARGV[0]) or die; print flock($f, 2)"#, &place.path.join("0"));
+    await_that("both wait", || serving.pending() == 2);
+    let stopped = serving.stop().expect("workers that stop");
+    assert_eq!((stopped.pending(), stopped.unfinished()), (2, 1), "a wait for a lock can take forever");
+    let serving = stopped.resume().serve(Arc::clone(&files)).expect("threads");
+    assert_eq!(std::fs::read(place.path.join("1")).expect("a file").len() as u64, FILE_BYTES);
+    let reply = files.kept_reads.lock().expect("no panic").pop().expect("the read");
+    assert_eq!(reply.ok(Data::from(vec![0; 9])), Ok(()));
+    assert_eq!(output(reader).1, "read");
+    let reply = files.kept_locks.lock().expect("no panic").pop().expect("the lock");
+    assert_eq!(reply.ok(()), Ok(()));
+    assert_eq!(output(locker).1, "1");
+    unmount(&place.path, false).expect("an unused mount");
+    serving.wait().expect("no error of the device");
+}
+
 /// INTERRUPT reached the first process, and is not sent again.
 #[test]
 fn an_interrupted_request_remains_interrupted() {

@@ -24,12 +24,15 @@ use crate::nodes::{Node, Nodes};
 mod attributes;
 mod content;
 mod directories;
+mod hand_over;
 mod locks;
 mod names;
 mod space;
 #[cfg(test)]
 mod tests;
 mod xattrs;
+
+pub use hand_over::FilesState;
 
 /// First number of open directories; those of files are lower.
 const DIRECTORIES_FROM: u64 = 1 << 63;

@@ -89,6 +89,16 @@ impl OpenDirectory {
         &self.inode
     }
 
+    /// Returns the verifier of the cookies.
+    pub(super) fn verifier(&self) -> [u8; 8] {
+        self.reader.lock().verifier
+    }
+
+    /// Continues with cookies of this verifier.
+    pub(super) fn continue_with(&self, verifier: [u8; 8]) {
+        self.reader.lock().verifier = verifier;
+    }
+
     /// Reads the part that follows `cookie`: 0, or one of an earlier part's entries. `wants_attributes` tells whether the
     /// caller uses the attributes of the entries: then READDIRPLUS is sent when the directory is read for the first
     /// time, and after it changed.

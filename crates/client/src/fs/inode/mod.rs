@@ -35,6 +35,7 @@ mod delegated;
 mod direct;
 mod directory;
 mod flusher;
+mod hand_over;
 mod hidden_name;
 mod lock;
 mod names;

@@ -55,6 +55,8 @@ pub struct OpenFile {
     attributes: Attributes,
     /// The errors of earlier writes that were reported here; `None` after the release.
     errors: Mutex<Option<write::OpenFile>>,
+    /// An error that was taken from there, and that no program has got yet.
+    late: Mutex<Option<Errno>>,
     is_released: AtomicBool,
     /// The number of this open file in its client.
     pub(super) number: u64,
@@ -190,8 +192,29 @@ impl OpenFile {
             description: Arc::new(description),
             attributes,
             errors: Mutex::new(Some(errors)),
+            late: Mutex::default(),
             is_released: AtomicBool::new(false),
             lock_owners: Mutex::default(),
+        }
+    }
+
+    /// Returns a description that another process had.
+    pub(super) fn restored(
+        description: Description,
+        attributes: Attributes,
+        errors: write::OpenFile,
+        number: u64,
+        lock_owners: BTreeSet<LockOwner>,
+        late: Option<Errno>,
+    ) -> Self {
+        Self {
+            description: Arc::new(description),
+            attributes,
+            errors: Mutex::new(Some(errors)),
+            late: Mutex::new(late),
+            is_released: AtomicBool::new(false),
+            number,
+            lock_owners: Mutex::new(lock_owners),
         }
     }
 
@@ -270,10 +293,21 @@ impl OpenFile {
 
     /// Returns an error of earlier writes that was not reported to this description yet.
     pub(super) fn take_error(&self) -> Result<(), OpError> {
+        if let Some(errno) = self.late.lock().take() {
+            return Err(late_error(errno));
+        }
         let mut errors = self.errors.lock();
         let Some(errors) = errors.as_mut() else { return Ok(()) };
         let taken = self.inode().mount.shared.state.lock().writes.take_error(errors);
         taken.map_err(late_error)
+    }
+
+    /// Returns the error that [`Self::take_error`] would report, which it still does.
+    pub(super) fn unreported_error(&self) -> Option<Errno> {
+        if let Err(error) = self.take_error() {
+            *self.late.lock() = Some(error.errno());
+        }
+        *self.late.lock()
     }
 
     /// Makes all written data stable. Call it at each close(2) of a descriptor, so that another client that opens the file

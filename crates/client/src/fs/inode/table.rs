@@ -38,6 +38,22 @@ pub(super) struct Node {
     pub(super) size_lock: futures_util::lock::Mutex<()>,
 }
 
+impl Node {
+    fn new(id: FileId, handle: FileHandle, kind: FileKind, permit: Option<Permit>) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            handle,
+            kind,
+            _permit: permit,
+            used: AtomicBool::new(true),
+            opens: Mutex::default(),
+            uncommitted: Mutex::default(),
+            commit_lock: futures_util::lock::Mutex::default(),
+            size_lock: futures_util::lock::Mutex::default(),
+        })
+    }
+}
+
 /// The objects of a mount. A held object remains; the least recently used ones of the others are forgotten (CLOCK).
 #[derive(Debug)]
 pub(super) struct Table {
@@ -86,20 +102,38 @@ impl Table {
         }
         self.last += 1;
         let id = FileId(self.last);
-        let node = Arc::new(Node {
-            id,
-            handle,
-            kind,
-            _permit: permit,
-            used: AtomicBool::new(true),
-            opens: Mutex::default(),
-            uncommitted: Mutex::default(),
-            commit_lock: futures_util::lock::Mutex::default(),
-            size_lock: futures_util::lock::Mutex::default(),
-        });
+        let node = Node::new(id, handle, kind, permit);
         self.by_handle.insert(handle, id);
         self.by_id.insert(id, Arc::clone(&node));
         (node, forgotten)
+    }
+
+    /// Returns all objects, in the order of their numbers.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.by_id.values()
+    }
+
+    /// Returns the last number.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Gives new objects numbers above `last`.
+    pub(super) fn continue_after(&mut self, last: u64) {
+        self.last = self.last.max(last);
+    }
+
+    /// Adds an object with a number that it had in another process; one that has it already remains.
+    pub(super) fn insert(&mut self, id: FileId, handle: FileHandle, kind: FileKind) -> Arc<Node> {
+        if let Some(node) = self.by_id.get(&id) {
+            return Arc::clone(node);
+        }
+        let permit = self.user.try_reserve(Kind::Metadata, NODE_BYTES).ok();
+        let node = Node::new(id, handle, kind, permit);
+        self.by_handle.insert(handle, id);
+        self.by_id.insert(id, Arc::clone(&node));
+        self.last = self.last.max(id.0);
+        node
     }
 
     /// Returns the object with this number.

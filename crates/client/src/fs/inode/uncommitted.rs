@@ -47,6 +47,11 @@ impl Uncommitted {
         bytes
     }
 
+    /// Returns whether everything is committed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
     fn pending(&self) -> Option<Pending> {
         let (writer, verifier) = self.last.clone()?;
         Some(Pending { count: self.writes.len(), writer, verifier, is_lost: self.is_lost })

@@ -7,7 +7,7 @@
 //! whose reply is believed, never a lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::future::join;
 use futures_util::lock::Mutex as AsyncMutex;
@@ -18,6 +18,8 @@ use crate::abandoned::Abandoned;
 use crate::background::Signal;
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::error::OpError;
+use crate::hand_over::LockerState;
 use crate::locks::LockOwner;
 use crate::permits::Permits;
 use crate::results::FileHandle;
@@ -94,6 +96,34 @@ impl Nlm {
     /// Keeps the locks, and finishes operations whose caller has gone. Does not end.
     pub(super) async fn run(&self) {
         join(self.keep_locks(), self.abandoned.run()).await;
+    }
+
+    /// Waits until operations whose caller has gone have ended.
+    pub(crate) async fn settle(&self) {
+        self.abandoned.idle().await;
+    }
+
+    /// Returns the locks, for another process that continues the client.
+    ///
+    /// # Errors
+    /// A request for one is under way.
+    pub(crate) fn save(&self) -> Result<(Vec<LockerState>, u64), OpError> {
+        self.table.save()
+    }
+
+    /// Takes the locks of another process.
+    ///
+    /// # Errors
+    /// They are not valid.
+    pub(crate) fn restore_all(&self, lockers: Vec<LockerState>, last: u64) -> Result<(), OpError> {
+        let has_some = !lockers.is_empty();
+        self.table.restore(lockers, last, self.epochs.current())?;
+        if has_some {
+            self.wants_calls.store(true, Ordering::Relaxed);
+            self.listener.wake();
+            self.attention.raise();
+        }
+        Ok(())
     }
 
     /// Returns whether one of these owners has lost a lock of the file.

@@ -10,6 +10,9 @@ use parking_lot::Mutex;
 use protocol::nfs4::types::Handle;
 
 use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::hand_over::LockerState;
 use crate::locks::{HeldRange, HeldRanges, LockKind, LockOwner, LockRange, Waiters};
 
 /// All lock owners of the client.
@@ -152,6 +155,64 @@ impl Table {
             && owners.into_iter().any(|owner| {
                 self.find(file, *owner).is_some_and(|locker| !locker.state.lock().lost.is_empty())
             })
+    }
+}
+
+/// For another process that continues the client.
+impl Table {
+    /// Returns all owners, and the last number of one.
+    ///
+    /// # Errors
+    /// An owner has a request under way, or waits for a lock.
+    pub(super) fn save(&self) -> Result<(Vec<LockerState>, u64), OpError> {
+        let owners = self.owners.lock();
+        let all = owners.lockers.values().map(|locker| locker.save());
+        Ok((all.collect::<Result<_, _>>()?, owners.last_svid.into()))
+    }
+
+    /// Takes the owners of another process, whose locks the server granted in the epoch `epoch`.
+    ///
+    /// # Errors
+    /// A number or a file handle is not valid.
+    pub(super) fn restore(&self, lockers: Vec<LockerState>, last: u64, epoch: u32) -> Result<(), OpError> {
+        let invalid = || OpError::Invalid(Errno::EINVAL, "a lock owner that is not valid");
+        let mut owners = self.owners.lock();
+        owners.last_svid = u32::try_from(last).map_err(|_| invalid())?;
+        for mut saved in lockers {
+            saved.held.iter_mut().for_each(|held| held.open = epoch);
+            let (file, owner) =
+                (Handle::new(&saved.handle).map_err(|_| invalid())?, LockOwner::restored(saved.owner));
+            let svid = i32::try_from(saved.number).map_err(|_| invalid())?;
+            let (held, lost) = (HeldRanges::restored(&saved.held), HeldRanges::restored(&saved.lost));
+            self.lost.fetch_add(usize::from(!lost.is_empty()), Ordering::Relaxed);
+            let caller = saved.caller.map(Caller::from_state).transpose()?;
+            let state = Mutex::new(State { caller, held, lost, waits: Vec::new() });
+            let locker = Arc::new(Locker { svid, file, owner, turn: Arc::default(), state });
+            owners.svids.entry(owner).or_insert((svid, 0)).1 += 1;
+            owners.lockers.insert((file, owner), locker);
+        }
+        Ok(())
+    }
+}
+
+impl Locker {
+    fn save(&self) -> Result<LockerState, OpError> {
+        let busy = || OpError::Invalid(Errno::EBUSY, "a lock has a request under way");
+        let _turn = self.turn.try_lock().ok_or_else(busy)?;
+        let state = self.state.lock();
+        if !state.waits.is_empty() {
+            return Err(busy());
+        }
+        Ok(LockerState {
+            handle: self.file.to_vec(),
+            owner: self.owner.save(),
+            number: u64::from(self.svid.unsigned_abs()),
+            seqid: None,
+            caller: state.caller.as_ref().map(Caller::state),
+            held: state.held.save(),
+            lost: state.lost.save(),
+            stateids: Vec::new(),
+        })
     }
 }
 
@@ -381,6 +442,29 @@ mod tests {
         drop(locker);
         assert!(!table.find(file, owner).unwrap().unlock(LockRange::WHOLE), "the server has nothing");
         assert!(!table.has_lost(file, &[owner]) && table.find(file, owner).is_none());
+    }
+
+    #[test]
+    fn another_process_continues_locks_with_their_numbers() {
+        let table = Table::new(7);
+        let (file, owner) = (Handle::new(b"file").unwrap(), LockOwner::Process(1));
+        let locker = table.locker(file, owner);
+        locker.granted(&Caller::anonymous(), held(0, 10, Shared, 5));
+        locker.granted(&Caller::anonymous(), held(20, 0, Exclusive, 5));
+        locker.lose(held(0, 3, Shared, 5));
+        let (saved, last) = table.save().unwrap();
+        let other = Table::new(7);
+        other.restore(saved, last, 2).unwrap();
+        let again = other.find(file, owner).unwrap();
+        assert_eq!(again.svid, locker.svid);
+        assert_eq!(again.held(LockRange::WHOLE), [held(3, 7, Shared, 2), held(20, 0, Exclusive, 2)]);
+        assert!(other.has_lost(file, &[owner]) && !other.has_doubtful(2));
+        assert_ne!(other.locker(file, LockOwner::Process(2)).svid, locker.svid);
+        again.unlock(LockRange::WHOLE);
+        drop(again);
+        assert!(other.find(file, owner).is_none() && !other.has_lost(file, &[owner]));
+        let _waiting = locker.wait(LockRange::WHOLE, Shared);
+        assert!(table.save().is_err());
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn parse(arguments: &mut dyn Iterator<Item = OsString>) -> Result<Option<MountAr
     let helper = Helper::try_parse_from(arguments)?;
     let arguments = MountArguments {
         source: helper.source,
-        directory: helper.directory,
+        directory: Some(helper.directory),
         options: helper.options,
         foreground: false,
         map_uid: Vec::new(),
@@ -58,6 +58,7 @@ fn parse(arguments: &mut dyn Iterator<Item = OsString>) -> Result<Option<MountAr
         log_file: None,
         log: "info".to_owned(),
         threads: None,
+        replace: false,
         in_background: false,
     };
     Ok((!helper.fake).then_some(arguments))

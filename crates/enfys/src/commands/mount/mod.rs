@@ -2,6 +2,7 @@
 
 mod background;
 mod control;
+mod hand_over;
 pub mod helper;
 mod options;
 mod run;
@@ -31,6 +32,8 @@ Examples:
       The same server as mount.nfs(8) writes it, with options of nfs(5).
   enfys mount nfs://server/export ~/remote --map-uid 1000:501
       Files of user 1000 at the server belong to user 501 here.
+  enfys mount --replace /mnt
+      Continue a mount in a new process, for instance after an update. Programs notice only a short pause.
   server:/export  /mnt  enfys  _netdev,nofail  0 0
       A line of /etc/fstab, where /sbin/mount.enfys is a link to this program.
 The command returns when the mount works. Unmount with `enfys umount`, umount(8) or `fusermount3 -u`.
@@ -38,15 +41,15 @@ Users other than root need fusermount3 (package fuse3), and `user_allow_other` i
 root, the server must accept ports above 1023 (`insecure` in exports(5)).
 Signals: SIGTERM and SIGINT unmount, and end the process when everything is written.";
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = help())]
 pub struct MountArguments {
-    /// What to mount: nfs://HOST[:PORT]/PATH[?OPTION=VALUE&…] or HOST:/PATH
+    /// What to mount: nfs://HOST[:PORT]/PATH[?OPTION=VALUE&…] or HOST:/PATH; with --replace the directory of a mount
     #[arg(value_name = "SOURCE")]
     pub source: OsString,
     /// An empty directory
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "replace")]
+    pub directory: Option<PathBuf>,
     /// Options separated by commas, see below
     #[arg(short, long, value_name = "LIST")]
     pub options: Vec<String>,
@@ -68,6 +71,9 @@ pub struct MountArguments {
     /// Threads that read the kernel's requests, at most 128 [default: the number of cores, from 2 to 8]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
+    /// Continue the mount on a directory in a new process, with the arguments of the old one, which ends
+    #[arg(long, conflicts_with_all = ["directory", "options", "map_uid", "map_gid", "threads"])]
+    pub replace: bool,
     /// The process that `enfys mount` starts
     #[arg(long, hide = true)]
     pub in_background: bool,
@@ -87,23 +93,29 @@ fn threads(text: &str) -> Result<NonZeroUsize, String> {
 /// # Errors
 /// One line that names the directory, server or option, and the error.
 pub fn run(arguments: &MountArguments) -> Result<ExitCode, String> {
-    let plan = plan(arguments)?;
+    let plan = if arguments.replace { None } else { Some(plan(arguments)?) };
     if !arguments.foreground && !arguments.in_background {
         // Before another process is started: its errors need no process.
-        fuse::mount::check(&plan.directory).map_err(|error| error.to_string())?;
+        if let Some(plan) = &plan {
+            fuse::mount::check(&plan.directory).map_err(|error| error.to_string())?;
+        }
         return background::start(&arguments.again()?);
     }
     if arguments.in_background {
         background::detach();
     }
     start_log(&arguments.log)?;
-    run::run(&plan, |started| {
+    let ready = |started: &str| {
         if arguments.in_background {
             return background::ready(arguments.log_file.as_deref());
         }
         let line = writeln!(io::stdout(), "mounted {started}").and_then(|()| io::stdout().flush());
         line.map_err(|error| format!("standard output: {}", error_text(&error)))
-    })?;
+    };
+    match plan {
+        Some(plan) => run::run(&plan, ready)?,
+        None => run::replace(arguments, ready)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,7 +132,9 @@ fn plan(arguments: &MountArguments) -> Result<run::Plan, String> {
             .try_for_each(|pair| map.add(pair).map_err(|error| format!("--{flag} {pair}: {error}")))?;
     }
     url.options = options.nfs.clone();
-    Ok(run::Plan { url, directory: arguments.directory.clone(), options, threads: arguments.threads })
+    let directory = arguments.directory.clone().unwrap_or_default();
+    let arguments = arguments.clone();
+    Ok(run::Plan { url, directory, options, threads: arguments.threads, arguments })
 }
 
 impl MountArguments {
@@ -138,7 +152,13 @@ impl MountArguments {
         if let Some(threads) = self.threads {
             add("--threads", threads.to_string().as_ref());
         }
-        all.extend(["--".into(), self.source.clone(), self.directory.clone().into_os_string()]);
+        if self.replace {
+            // The process in the background begins elsewhere.
+            all.extend(["--replace".into(), "--".into(), whole(Path::new(&self.source))?.into_os_string()]);
+        } else {
+            all.extend(["--".into(), self.source.clone()]);
+            all.extend(self.directory.clone().map(PathBuf::into_os_string));
+        }
         Ok(all)
     }
 }

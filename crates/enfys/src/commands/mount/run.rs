@@ -1,22 +1,28 @@
 //! The process of a mount: connects, mounts, and serves until the file system is unmounted.
 
+use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroUsize;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::fs::inode::Mount;
+use client::hand_over::Identity;
 use client::url::{LocalLock, ReaddirPlus, Url};
 use fuse::mount::MountError;
 use fuse::{Capabilities, Config, Serving};
-use mount::{Adapter, Files, Identity, Settings};
+use mount::{Adapter, Files, Settings};
 use store::error_text;
+use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
 use super::super::session::{Session, failed, machine_name, random_u64, text};
+use super::MountArguments;
 use super::control::protocol;
 use super::control::server::Control;
+use super::hand_over::{self, Offer, Outcome};
 use super::options::MountOptions;
 use super::table;
 use crate::signals::Signals;
@@ -34,6 +40,8 @@ pub struct Plan {
     pub directory: PathBuf,
     pub options: MountOptions,
     pub threads: Option<NonZeroUsize>,
+    /// The arguments from which it was made.
+    pub arguments: MountArguments,
 }
 
 /// Mounts, calls `ready`, and serves.
@@ -47,65 +55,224 @@ pub fn run(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> Resul
     LocalSet::new().block_on(&runtime, serve(plan, ready))
 }
 
-async fn serve(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> Result<(), String> {
-    let session = Session::default();
-    let files = Arc::new(connect(&session, plan).await?);
-    let mut signals = Signals::new()?;
-    let (serving, directory) = mount_on(plan, &files)?;
-    let version = files.version();
-    let control = control(plan, &directory, &files);
-    let started = format!("{} on {} (NFS {version})", text(&plan.url), directory.display());
-    if let Err(error) = ready(&started) {
-        unmount(directory).await;
-        return Err(error);
-    }
-    let result = wait(serving, &mut signals, &directory).await;
-    drop(control);
-    let ended = async {
-        files.shut_down().await;
-        session.close().await;
-    };
-    if tokio::time::timeout(SHUTDOWN_MAX, ended).await.is_err() {
-        tracing::error!(
-            seconds = SHUTDOWN_MAX.as_secs(),
-            "the server does not answer; data that were not written are lost"
-        );
-    }
-    result.map_err(|error| format!("{}: {}", directory.display(), error_text(&error)))
+/// Continues a mount of another process, calls `ready`, and serves.
+///
+/// # Errors
+/// One line that names the failed step. The other process keeps the mount.
+pub fn replace(
+    arguments: &MountArguments,
+    ready: impl FnOnce(&str) -> Result<(), String>,
+) -> Result<(), String> {
+    let directory = Path::new(&arguments.source);
+    let mut socket = super::control::client::connect(directory)?;
+    super::control::client::send(&mut socket, protocol::Command::HandOver)
+        .map_err(|error| format!("{}: {}", directory.display(), error_text(&error)))?;
+    let named = |why| format!("{}: {why}", directory.display());
+    let offer = hand_over::read_offer(&socket).map_err(named)?;
+    let plan = super::plan(&offer.arguments(arguments))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start the runtime: {}", error_text(&error)))?;
+    LocalSet::new().block_on(&runtime, take_over(&plan, &offer, socket, ready))
 }
 
-/// Starts the control socket. The mount works without it too.
-fn control(plan: &Plan, directory: &Path, files: &Arc<Files>) -> Option<Control> {
-    let identity = protocol::Identity {
-        software: concat!("enfys ", env!("CARGO_PKG_VERSION")).to_owned(),
-        source: text(&plan.url),
-        directory: directory.display().to_string(),
-        protocol: files.version().to_string(),
-        pid: std::process::id(),
+async fn serve(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> Result<(), String> {
+    let session = Session::default();
+    let (mount, settings) = connect(&session, plan, None).await?;
+    let refused = |error| failed("mount", &plan.url, &error).to_string();
+    let files = Arc::new(Files::new(mount, settings).await.map_err(refused)?);
+    let mut signals = Signals::new()?;
+    let (serving, adapter, directory) = mount_on(plan, &files)?;
+    let mounted = Mounted::new(plan, files, adapter, directory);
+    if let Err(error) = ready(&mounted.started()) {
+        unmount(mounted.directory).await;
+        return Err(error);
+    }
+    mounted.run(serving, session, &mut signals).await
+}
+
+/// Connects as the client of the other process, and takes its mount. On failure it keeps the mount, and nothing of what it has at
+/// the server may be closed.
+async fn take_over(
+    plan: &Plan,
+    offer: &Offer,
+    socket: UnixStream,
+    ready: impl FnOnce(&str) -> Result<(), String>,
+) -> Result<(), String> {
+    let session = Session::default();
+    match take(&session, plan, offer, socket).await {
+        Ok((mounted, serving, mut signals)) => {
+            mounted.files.close_others();
+            if let Err(error) = ready(&mounted.started()) {
+                tracing::warn!(error, "the mount continues");
+            }
+            mounted.run(serving, session, &mut signals).await
+        }
+        Err(error) => {
+            session.detach().await;
+            Err(format!("{}: {error}", plan.directory.display()))
+        }
+    }
+}
+
+async fn take(
+    session: &Session,
+    plan: &Plan,
+    offer: &Offer,
+    socket: UnixStream,
+) -> Result<(Mounted, Serving, Signals), String> {
+    let (mount, settings) = connect(session, plan, Some(offer.identity())).await?;
+    let engine = Arc::clone(mount.client().engine());
+    let signals = Signals::new()?;
+    let socket = Arc::new(socket);
+    let receiving = Arc::clone(&socket);
+    let received = spawn_blocking(move || hand_over::take(&receiving)).await;
+    let (state, device) = received.map_err(|error| error.to_string())??;
+    let files = Files::resume(mount, settings, state).await.map_err(|error| error.to_string())?;
+    let files = Arc::new(files);
+    let start = || {
+        let session = fuse::Session::resume(device)?;
+        files.set_notifier(session.notifier())?;
+        Ok(session)
     };
-    let device = match table::find(directory) {
-        Ok(Some(found)) => found.device,
-        // Unmounted already.
-        _ => return None,
-    };
-    let started = Control::start(device, identity, files);
-    let failed = |error: &io::Error| tracing::warn!(error = %error_text(error), "no control socket: `enfys stats` will not work");
-    started.inspect_err(failed).ok()
+    let begun = start().map_err(|error: io::Error| error_text(&error)).and_then(|session| {
+        hand_over::taken(&socket)?;
+        let (adapter, executor) = Adapter::new(Arc::clone(&files));
+        let adapter = Arc::new(adapter);
+        spawn_local(executor.run());
+        let serving = session.serve(Arc::clone(&adapter)).map_err(|error| error_text(&error))?;
+        Ok((adapter, serving))
+    });
+    // Open files that are dropped would be closed at the server, where they are the other process's.
+    let (adapter, serving) = begun.inspect_err(|_| engine.shut_down())?;
+    Ok((Mounted::new(plan, files, adapter, plan.directory.clone()), serving, signals))
+}
+
+/// A mount that this process serves.
+struct Mounted {
+    files: Arc<Files>,
+    adapter: Arc<Adapter>,
+    directory: PathBuf,
+    identity: protocol::Identity,
+    arguments: MountArguments,
+    control: Option<Control>,
+    successors: mpsc::Receiver<UnixStream>,
+    /// Kept, so that the receiver never ends.
+    sender: mpsc::Sender<UnixStream>,
+}
+
+/// Why a mount is not served any longer.
+enum Ended {
+    /// It was unmounted, or the device failed.
+    Unmounted(io::Result<()>),
+    /// Another process serves it.
+    Replaced,
+}
+
+impl Mounted {
+    /// Starts the control socket. The mount works without it too.
+    fn new(plan: &Plan, files: Arc<Files>, adapter: Arc<Adapter>, directory: PathBuf) -> Self {
+        let identity = protocol::Identity {
+            software: concat!("enfys ", env!("CARGO_PKG_VERSION")).to_owned(),
+            source: text(&plan.url),
+            directory: directory.display().to_string(),
+            protocol: files.version().to_string(),
+            pid: std::process::id(),
+        };
+        let (sender, successors) = mpsc::channel(1);
+        let arguments = plan.arguments.clone();
+        let control = None;
+        let mut mounted =
+            Self { files, adapter, directory, identity, arguments, control, successors, sender };
+        mounted.start_control();
+        mounted
+    }
+
+    fn start_control(&mut self) {
+        // Otherwise unmounted already.
+        let Ok(Some(found)) = table::find(&self.directory) else { return };
+        let started = Control::start(found.device, self.identity.clone(), &self.files, self.sender.clone());
+        self.control = started
+            .inspect_err(|error| {
+                tracing::warn!(error = %error_text(error), "no control socket: `enfys stats` will not work");
+            })
+            .ok();
+    }
+
+    /// Returns the line that says what is mounted.
+    fn started(&self) -> String {
+        let protocol::Identity { source, directory, protocol, .. } = &self.identity;
+        format!("{source} on {directory} (NFS {protocol})")
+    }
+
+    /// Serves until the end, and leaves the server.
+    async fn run(mut self, serving: Serving, session: Session, signals: &mut Signals) -> Result<(), String> {
+        let ended = self.wait(serving, signals).await;
+        self.control = None;
+        let result = match ended {
+            Ended::Replaced => {
+                tracing::info!("another process serves the mount");
+                session.detach().await;
+                return Ok(());
+            }
+            Ended::Unmounted(result) => result,
+        };
+        let ended = async {
+            self.files.shut_down().await;
+            session.close().await;
+        };
+        if tokio::time::timeout(SHUTDOWN_MAX, ended).await.is_err() {
+            tracing::error!(
+                seconds = SHUTDOWN_MAX.as_secs(),
+                "the server does not answer; data that were not written are lost"
+            );
+        }
+        result.map_err(|error| format!("{}: {}", self.directory.display(), error_text(&error)))
+    }
+
+    /// Serves until the file system is unmounted, or another process serves it. A signal unmounts it.
+    async fn wait(&mut self, mut serving: Serving, signals: &mut Signals) -> Ended {
+        loop {
+            let socket = tokio::select! {
+                () = poll_fn(|context| serving.poll_ended(context)) => return Ended::Unmounted(serving.wait()),
+                () = signals.stop() => {
+                    unmount(self.directory.clone()).await;
+                    continue;
+                }
+                Some(socket) = self.successors.recv() => socket,
+            };
+            let offer = Offer::new(&self.arguments, &self.directory, &self.files);
+            // Its name is for the other process.
+            self.control = None;
+            match hand_over::give(serving, &self.adapter, &self.files, socket, &offer).await {
+                Ok(Outcome::Taken) => return Ended::Replaced,
+                Ok(Outcome::Kept(kept)) => {
+                    serving = kept;
+                    self.start_control();
+                }
+                Err(error) => return Ended::Unmounted(Err(error)),
+            }
+        }
+    }
 }
 
 /// Connects to the server, and finds the directory to mount.
-async fn connect(session: &Session, plan: &Plan) -> Result<Files, String> {
+async fn connect(
+    session: &Session,
+    plan: &Plan,
+    as_client: Option<&Identity>,
+) -> Result<(Mount, Settings), String> {
     let url = &plan.url;
     let caches = plan.options.caches(machine_memory());
-    let (client, caller) = session.connect_with(url, caches).await.map_err(|failure| failure.to_string())?;
+    let (client, caller) =
+        session.connect_as(url, caches, as_client).await.map_err(|failure| failure.to_string())?;
     let path: Vec<&[u8]> = url.path().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
     let refused = |error| failed("mount", url, &error).to_string();
-    let mount = Mount::new(client, &caller, &path).await.map_err(refused)?;
+    let root = Mount::new(client, &caller, &path).await.map_err(refused)?;
     let has_fixed_user = url.options.uid.is_some() || url.options.gid.is_some();
     let identity = if has_fixed_user {
-        Identity::Fixed(caller.clone())
+        mount::Identity::Fixed(caller.clone())
     } else {
-        Identity::PerProgram { machine_name: machine_name() }
+        mount::Identity::PerProgram { machine_name: machine_name() }
     };
     let settings = Settings {
         identity,
@@ -115,7 +282,7 @@ async fn connect(session: &Session, plan: &Plan) -> Result<Files, String> {
         machine: caller,
         seed: random_u64(),
     };
-    Files::new(mount, settings).await.map_err(refused)
+    Ok((root, settings))
 }
 
 /// Returns the bytes of memory of this machine; 0 if that is unknown.
@@ -127,7 +294,7 @@ fn machine_memory() -> u64 {
 }
 
 /// Mounts, and starts the threads that serve. Returns the whole path of the directory too.
-fn mount_on(plan: &Plan, files: &Arc<Files>) -> Result<(Serving, PathBuf), String> {
+fn mount_on(plan: &Plan, files: &Arc<Files>) -> Result<(Serving, Arc<Adapter>, PathBuf), String> {
     let directory = fuse::mount::check(&plan.directory).map_err(|error| error.to_string())?;
     let device = fuse::mount::mount(&directory, &mount_options(plan)).map_err(|error| error.to_string())?;
     let failed = |error: io::Error| MountError::Io(directory.clone(), error).to_string();
@@ -136,16 +303,17 @@ fn mount_on(plan: &Plan, files: &Arc<Files>) -> Result<(Serving, PathBuf), Strin
         files.set_notifier(session.notifier())?;
         let (adapter, executor) = Adapter::new(Arc::clone(files));
         spawn_local(executor.run());
-        session.serve(Arc::new(adapter))
+        let adapter = Arc::new(adapter);
+        Ok((session.serve(Arc::clone(&adapter))?, adapter))
     };
-    let serving = start().map_err(failed).inspect_err(|_| {
+    let (serving, adapter) = start().map_err(failed).inspect_err(|_| {
         // The error of the session takes precedence.
         let _ = fuse::mount::unmount(&directory, true);
     })?;
     if let Err(error) = fuse::mount::set_read_ahead(&directory, READ_AHEAD_KIB) {
         tracing::info!(%error, "cannot set the kernel's read-ahead; it reads at most 128 KiB ahead");
     }
-    Ok((serving, directory))
+    Ok((serving, adapter, directory))
 }
 
 fn mount_options(plan: &Plan) -> fuse::mount::Options {
@@ -187,17 +355,6 @@ fn config(plan: &Plan) -> Config {
     let usual = NonZeroUsize::new(cores.clamp(THREADS.0, THREADS.1)).unwrap_or(NonZeroUsize::MIN);
     config.workers = plan.threads.unwrap_or(usual);
     config
-}
-
-/// Serves until the file system is unmounted. A signal unmounts it.
-async fn wait(serving: Serving, signals: &mut Signals, directory: &Path) -> io::Result<()> {
-    let mut ended = spawn_blocking(move || serving.wait());
-    loop {
-        tokio::select! {
-            result = &mut ended => return result.unwrap_or_else(|error| Err(io::Error::other(error))),
-            () = signals.stop() => unmount(directory.to_owned()).await,
-        }
-    }
 }
 
 /// Unmounts; a mount that is in use disappears, and ends with its last user.

@@ -39,6 +39,8 @@ pub struct Request {
 pub enum Command {
     /// Show statistics.
     Stats,
+    /// Hand the mount over: see [`crate::commands::mount::hand_over`].
+    HandOver,
 }
 
 /// A response.

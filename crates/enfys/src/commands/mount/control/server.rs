@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mount::Files;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::protocol::{Command, Header, Identity, MAX_REQUEST, Reply, Request, Response, Stats, VERSION};
@@ -39,6 +39,8 @@ struct Subject {
     identity: Identity,
     files: Arc<Files>,
     started: Instant,
+    /// Sockets of processes that ask for the mount.
+    successors: mpsc::Sender<std::os::unix::net::UnixStream>,
 }
 
 impl Control {
@@ -46,12 +48,18 @@ impl Control {
     ///
     /// # Errors
     /// The socket cannot be created.
-    pub fn start(device: u32, identity: Identity, files: &Arc<Files>) -> io::Result<Self> {
+    pub fn start(
+        device: u32,
+        identity: Identity,
+        files: &Arc<Files>,
+        successors: mpsc::Sender<std::os::unix::net::UnixStream>,
+    ) -> io::Result<Self> {
         let socket = Socket::bind(&super::own_path(device)?)?;
         let listener = socket.listener()?;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
-        let subject = Rc::new(Subject { identity, files: Arc::clone(files), started: Instant::now() });
+        let subject =
+            Rc::new(Subject { identity, files: Arc::clone(files), started: Instant::now(), successors });
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let task = spawn_local(async move {
             loop {
@@ -75,10 +83,10 @@ impl Control {
 impl Subject {
     /// Answers one request.
     async fn serve(&self, mut stream: UnixStream) -> io::Result<()> {
-        let uid = stream.peer_cred()?.uid();
+        let (uid, own) = (stream.peer_cred()?.uid(), rustix::process::geteuid().as_raw());
         let mut line = Vec::new();
         BufReader::new(&mut stream).take(MAX_REQUEST as u64).read_until(b'\n', &mut line).await?;
-        let is_allowed = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        let is_allowed = uid == 0 || uid == own;
         let command = if is_allowed {
             parse(&line)
         } else {
@@ -86,6 +94,14 @@ impl Subject {
         };
         let reply = match command {
             Ok(Command::Stats) => Reply::Stats(Box::new(self.stats())),
+            Ok(Command::HandOver) if uid != own => {
+                Reply::Error("only the mount's own user can replace its process".to_owned())
+            }
+            Ok(Command::HandOver) => {
+                // One at a time: the others are refused by the end of their connection.
+                let _ = self.successors.try_send(stream.into_std()?);
+                return Ok(());
+            }
             Err(error) => Reply::Error(error),
         };
         respond(&mut stream, reply).await
