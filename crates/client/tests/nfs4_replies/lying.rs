@@ -1,27 +1,35 @@
-//! Servers of version 4.1 with wrong replies. The caller gets an error that reports this, and nothing panics.
+//! Servers of versions 4.0 and 4.1 with wrong replies. The caller gets an error that reports this, and nothing panics.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use client::Client;
+use client::attributes::{Attributes, FileKind};
+use client::config::{Config, Version};
+use client::engine::CallError;
 use client::error::{Fault, OpError};
+use client::fs::FileSystem;
 use client::results::{FileHandle, OpenState, Stability};
 use futures_util::future::{Either, select};
-use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::attributes::{Attributes as WireAttributes, FileAttributes};
 use protocol::nfs4::compound::{CompoundArgs, Op, OpResult};
 use protocol::nfs4::ops::read::ReadOk;
 use protocol::nfs4::ops::readdir::{DirEntry, ReadDirOk};
 use protocol::nfs4::ops::session::{SequenceArgs, SequenceOk, SequenceStatus};
 use protocol::nfs4::ops::write::WriteOk;
-use protocol::nfs4::types::{Component, OpNum, StableHow, Status};
+use protocol::nfs4::types::{Component, FileType, OpNum, StableHow, Status, Time};
 use xdr::{Chain, Opaque};
 
-use crate::link::{Call, Link, root};
+use crate::link::{Answer, Call, Link, root};
 use crate::lost_replies::{config_41, has, results};
 
 fn handle() -> FileHandle {
     FileHandle::new(b"handle").unwrap()
 }
+
+/// Bytes of an accepted reply before its results.
+const RPC_HEADER: usize = 24;
 
 /// Returns the result of a compound's SEQUENCE, after `change`.
 fn sequence(call: &Call, change: impl Fn(&mut SequenceOk)) -> OpResult {
@@ -42,14 +50,26 @@ fn sequence(call: &Call, change: impl Fn(&mut SequenceOk)) -> OpResult {
     OpResult::Sequence(Ok(ok).into())
 }
 
-/// Returns a client whose compounds with `op` get these results after that of SEQUENCE.
-fn lying(op: OpNum, lies: impl Fn() -> Vec<OpResult> + 'static) -> (Rc<Link>, Client) {
+/// Both minor versions with replies of their own: without and with SEQUENCE.
+const VERSIONS: [Version; 2] = [Version::V40, Version::V41];
+
+fn connected(version: Version) -> (Rc<Link>, Client) {
     let link = Link::new();
-    let client = link.connect(config_41()).unwrap();
+    let client = link.connect(Config { version: Some(version), ..config_41() }).unwrap();
+    (link, client)
+}
+
+/// Returns the result of SEQUENCE, if the call has one.
+fn before(call: &Call) -> Option<OpResult> {
+    has(call, OpNum::SEQUENCE).then(|| sequence(call, |_| {}))
+}
+
+/// Returns a client of this version whose compounds with `op` get these results after that of SEQUENCE.
+fn lying_as(version: Version, op: OpNum, lies: impl Fn() -> Vec<OpResult> + 'static) -> (Rc<Link>, Client) {
+    let (link, client) = connected(version);
     link.answer(move |call| {
         assert!(has(call, op), "{:?}", call.header);
-        let all = std::iter::once(sequence(call, |_| {})).chain(lies()).collect();
-        results(call, Status::OK, all)
+        results(call, Status::OK, before(call).into_iter().chain(lies()).collect())
     });
     (link, client)
 }
@@ -66,70 +86,154 @@ fn is_bad<T: std::fmt::Debug>(outcome: Result<T, OpError>) {
 
 #[test]
 fn reads_of_the_wrong_length_are_refused() {
-    let read = |length: usize, eof: bool| {
-        let lies = move || {
-            let data = Opaque::new(vec![1; length]).unwrap();
-            vec![put(), OpResult::Read(Ok(ReadOk { eof, data }).into())]
+    for version in VERSIONS {
+        let read = |length: usize, eof: bool| {
+            let lies = move || {
+                let data = Opaque::new(vec![1; length]).unwrap();
+                vec![put(), OpResult::Read(Ok(ReadOk { eof, data }).into())]
+            };
+            let (link, client) = lying_as(version, OpNum::READ, lies);
+            link.run(client.read(&root(), handle(), &OpenState::default(), 0, 10))
         };
-        let (link, client) = lying(OpNum::READ, lies);
-        link.run(client.read(&root(), handle(), &OpenState::default(), 0, 10))
-    };
-    assert_eq!(read(3, false).unwrap().data.len(), 3, "a short READ is allowed");
-    is_bad(read(11, true));
-    is_bad(read(0, false));
+        assert_eq!(read(3, false).unwrap().data.len(), 3, "a short READ is allowed");
+        is_bad(read(11, true));
+        is_bad(read(0, false));
+    }
 }
 
 #[test]
 fn writes_of_the_wrong_length_or_stability_are_refused() {
-    let write = |count: u32, committed: StableHow| {
-        let lies = move || {
-            let ok = WriteOk { count, committed, verifier: [1; 8] };
-            let change = OpResult::GetAttr(Ok(FileAttributes::default()).into());
-            vec![put(), change, OpResult::Write(Ok(ok).into())]
+    for version in VERSIONS {
+        let write = |count: u32, committed: StableHow| {
+            let lies = move || {
+                let ok = WriteOk { count, committed, verifier: [1; 8] };
+                let change = OpResult::GetAttr(Ok(FileAttributes::default()).into());
+                vec![put(), change, OpResult::Write(Ok(ok).into())]
+            };
+            let (link, client) = lying_as(version, OpNum::WRITE, lies);
+            let data = Bytes::from_static(b"0123456789");
+            link.run(client.write(&root(), handle(), &OpenState::default(), 0, data, Stability::DataSync))
         };
-        let (link, client) = lying(OpNum::WRITE, lies);
-        let data = Bytes::from_static(b"0123456789");
-        link.run(client.write(&root(), handle(), &OpenState::default(), 0, data, Stability::DataSync))
-    };
-    assert_eq!(write(3, StableHow::FileSync).unwrap().count, 3, "a short WRITE is allowed");
-    for (count, committed) in [(11, StableHow::FileSync), (0, StableHow::FileSync), (10, StableHow::Unstable)]
-    {
-        is_bad(write(count, committed));
+        assert_eq!(write(3, StableHow::FileSync).unwrap().count, 3, "a short WRITE is allowed");
+        for (count, committed) in
+            [(11, StableHow::FileSync), (0, StableHow::FileSync), (10, StableHow::Unstable)]
+        {
+            is_bad(write(count, committed));
+        }
     }
 }
 
 #[test]
 fn results_that_are_missing_or_of_other_operations_are_refused() {
-    let lookup = |lies: fn() -> Vec<OpResult>| {
-        let (link, client) = lying(OpNum::LOOKUP, lies);
-        link.run(client.lookup(&root(), handle(), b"name"))
-    };
-    is_bad(lookup(Vec::new));
-    is_bad(lookup(|| vec![put()]));
-    is_bad(lookup(|| vec![put(), put(), put(), put()]));
-    // An empty handle is invalid.
-    is_bad(lookup(|| {
-        let empty = OpResult::GetFh(Ok(FileHandle::default()).into());
-        vec![put(), OpResult::Lookup(Ok(()).into()), empty]
-    }));
+    for version in VERSIONS {
+        let lookup = |lies: fn() -> Vec<OpResult>| {
+            let (link, client) = lying_as(version, OpNum::LOOKUP, lies);
+            link.run(client.lookup(&root(), handle(), b"name"))
+        };
+        is_bad(lookup(Vec::new));
+        is_bad(lookup(|| vec![put()]));
+        is_bad(lookup(|| vec![put(), put(), put(), put()]));
+        // An empty handle is invalid.
+        is_bad(lookup(|| {
+            let empty = OpResult::GetFh(Ok(FileHandle::default()).into());
+            vec![put(), OpResult::Lookup(Ok(()).into()), empty]
+        }));
+    }
+}
+
+/// Returns the attributes that a GETATTR gets whose reply has these.
+fn attributes(version: Version, wire: &WireAttributes) -> Result<Attributes, OpError> {
+    let wire = wire.to_file_attributes();
+    let lies = move || vec![put(), OpResult::GetAttr(Ok(wire.clone()).into())];
+    let (link, client) = lying_as(version, OpNum::GETATTR, lies);
+    link.run(client.get_attributes(&root(), handle()))
+}
+
+#[test]
+fn impossible_attributes_are_refused() {
+    let file = || WireAttributes { file_type: Some(FileType::REGULAR), ..WireAttributes::default() };
+    for version in VERSIONS {
+        assert_eq!(attributes(version, &file()).unwrap().kind, FileKind::Regular);
+        is_bad(attributes(version, &WireAttributes::default()));
+        is_bad(attributes(version, &WireAttributes { file_type: Some(FileType(99)), ..file() }));
+        let time = Time { seconds: 1, nanoseconds: 1_000_000_000 };
+        is_bad(attributes(version, &WireAttributes { time_modify: Some(time), ..file() }));
+    }
 }
 
 #[test]
 fn names_that_leave_the_directory_are_refused() {
-    for name in [&b"a/b"[..], b"/", b"../x", b"a\0b"] {
-        let lies = move || {
-            let entry = DirEntry {
-                cookie: 9,
-                name: Component::from_static(name),
-                attributes: FileAttributes::default(),
+    for version in VERSIONS {
+        for name in [&b"a/b"[..], b"/", b"../x", b"a\0b"] {
+            let (link, client) = lying_as(version, OpNum::READDIR, move || page(name, 9, true));
+            is_bad(link.run(client.read_directory(&root(), handle(), (0, [0; 8]), 4096, false)));
+        }
+    }
+}
+
+/// Returns the results of a listing with one entry.
+fn page(name: &'static [u8], cookie: u64, eof: bool) -> Vec<OpResult> {
+    let entry =
+        DirEntry { cookie, name: Component::from_static(name), attributes: FileAttributes::default() };
+    let entries = Chain::new(vec![entry]).unwrap();
+    let listed = ReadDirOk { cookie_verifier: [0; 8], entries, eof };
+    let kind = WireAttributes { file_type: Some(FileType::DIRECTORY), ..WireAttributes::default() };
+    let attributes = OpResult::GetAttr(Ok(kind.to_file_attributes()).into());
+    vec![put(), attributes, OpResult::ReadDir(Ok(listed).into())]
+}
+
+#[test]
+fn a_listing_whose_cookies_form_a_loop_ends_with_an_error() {
+    for version in VERSIONS {
+        let (link, client) = connected(version);
+        let (fs, _) = link.run(FileSystem::mount(client, root(), b"/export")).unwrap();
+        let count = Cell::new(0);
+        link.answer(move |call| {
+            if !has(call, OpNum::READDIR) {
+                return Answer::Serve;
+            }
+            count.set(count.get() + 1);
+            // 1, 2, 3, 1, …
+            let page = page(b"a", 1 + (count.get() - 1) % 3, false);
+            results(call, Status::OK, before(call).into_iter().chain(page).collect())
+        });
+        for outcome in [link.run(fs.read_dir(b"", false)), link.run(fs.read_dir(b"", true))] {
+            let error = outcome.unwrap_err();
+            assert!(matches!(error.cause, OpError::BadReply(_)), "{version:?}: {error}");
+        }
+    }
+}
+
+/// A reply that cannot be decoded is an error, or in 4.1 the end of the session, after which the client tries again.
+#[test]
+fn garbage_and_every_cut_of_a_reply_are_errors() {
+    for version in VERSIONS {
+        for cut in 0..120 {
+            let (link, client) = connected(version);
+            link.answer(move |call| {
+                if !has(call, OpNum::READLINK) {
+                    return Answer::Serve;
+                }
+                let all = before(call).into_iter().chain([put()]);
+                let Answer::Reply(reply) = results(call, Status::OK, all.collect()) else { unreachable!() };
+                Answer::Reply(match cut {
+                    0 => [&reply[..], &[0; 4]].concat().into(),
+                    1 => [&reply[..RPC_HEADER], &[0xff; 400]].concat().into(),
+                    // The connection ends at a reply without a whole RPC header: a hard mount tries again.
+                    _ => reply.slice(..reply.len().saturating_sub(cut - 1).max(RPC_HEADER)),
+                })
+            });
+            let (caller, kept) = (root(), client.clone());
+            let read = Box::pin(client.read_link(&caller, handle()));
+            let Either::Left((outcome, _)) = link.run(select(read, Box::pin(kept.run()))) else {
+                panic!("the client runs until it is closed")
             };
-            let entries = Chain::new(vec![entry]).unwrap();
-            let listed = ReadDirOk { cookie_verifier: [0; 8], entries, eof: true };
-            let attributes = OpResult::GetAttr(Ok(FileAttributes::default()).into());
-            vec![put(), attributes, OpResult::ReadDir(Ok(listed).into())]
-        };
-        let (link, client) = lying(OpNum::READDIR, lies);
-        is_bad(link.run(client.read_directory(&root(), handle(), (0, [0; 8]), 4096, false)));
+            let error = outcome.unwrap_err();
+            assert!(
+                matches!(error, OpError::Call(CallError::Rpc(_)) | OpError::BadReply(_)),
+                "{version:?} {cut}: {error:?}"
+            );
+        }
     }
 }
 
@@ -147,7 +251,7 @@ fn replies_for_another_session_slot_or_request_end_with_an_error() {
         let client = link.connect(config_41()).unwrap();
         link.answer(move |call| match has(call, OpNum::READ) {
             true => results(call, Status::OK, vec![sequence(call, lie)]),
-            false => crate::link::Answer::Serve,
+            false => Answer::Serve,
         });
         let caller = root();
         let (state, kept) = (OpenState::default(), client.clone());

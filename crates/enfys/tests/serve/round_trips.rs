@@ -111,6 +111,35 @@ fn with_compounds_files_and_directories_share_requests() {
 }
 
 #[test]
+fn a_big_file_takes_a_request_for_each_mebibyte_and_one_commit() {
+    const MEBIBYTES: u64 = 24;
+    let place = Place::new();
+    let big = place.dir.path("big");
+    std::fs::write(&big, vec![7; (MEBIBYTES as usize) << 20]).expect("a file");
+    for (version, program) in [("3", "nfs3"), ("4.0", "nfs4"), ("4.2", "nfs4")] {
+        let executed = || {
+            let values = scrape_at_rest(place.metrics);
+            ["READ", "WRITE", "COMMIT"].map(|operation| {
+                let name =
+                    format!("enfys_operations_total{{program=\"{program}\",operation=\"{operation}\"}}");
+                values.get(&name[..]).map_or(0, |count| *count as u64)
+            })
+        };
+        let before = executed();
+        place.requests(version, &format!("cp {} @big", big.display()));
+        place.requests(version, &format!("cp @big {}", place.dir.path("back").display()));
+        place.requests(version, "cat @big");
+        let counts: Vec<u64> = executed().iter().zip(before).map(|(after, before)| after - before).collect();
+        assert_eq!(counts[1..], [MEBIBYTES, 1], "{version}");
+        // `cat` asks once more whether the file has grown.
+        assert!((2 * MEBIBYTES..=2 * MEBIBYTES + 1).contains(&counts[0]), "{version}: {} READs", counts[0]);
+        assert!(
+            std::fs::read(place.dir.path("back")).expect("a file") == vec![7; (MEBIBYTES as usize) << 20]
+        );
+    }
+}
+
+#[test]
 fn version_3_takes_few_requests_for_each_file() {
     let place = Place::new();
     let at_most = |each: u64, line: &str| {
