@@ -39,6 +39,7 @@ const PACKAGES: &[Package] = &[
     package("sqlite3", "two processes use one database on the mount"),
     package("libacl1-dev", "pjdfstest links it"),
     package("acl", "getfacl and setfacl on the mount"),
+    package("nfs4-acl-tools", "nfs4_getfacl and nfs4_setfacl on the mount"),
     package("attr", "getfattr and setfattr on the mount"),
     package("libnfs-utils", "a second, independent NFS client in user space"),
     package("libkrb5-dev", "headers of the Kerberos library, with which the tests build the server"),

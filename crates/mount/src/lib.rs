@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod adapter;
 mod callers;
 mod convert;

@@ -1,5 +1,6 @@
 //! Tests of `enfys mount` with real programs on the mount. They need root and `/dev/fuse`.
 
+mod acls;
 mod crash;
 mod lifetime;
 mod lock_calls;

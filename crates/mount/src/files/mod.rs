@@ -25,6 +25,7 @@ mod attributes;
 mod content;
 mod directories;
 mod hand_over;
+mod lists;
 mod locks;
 mod names;
 mod space;
@@ -48,6 +49,9 @@ pub struct Settings {
     pub groups: IdMap,
     /// Whether the kernel may cache that a name is missing.
     pub caches_missing_names: bool,
+    /// Whether access control lists are extended attributes in versions below 4.2 too. The kernel then asks for an attribute at
+    /// each write.
+    pub has_lists: bool,
     /// The caller of requests that need no rights: for attributes, for free space.
     pub machine: Caller,
     /// A random number, which makes exclusive creations of this mount differ from those of others.
@@ -63,6 +67,7 @@ pub struct Files {
     callers: Callers,
     view: View,
     caches_missing_names: bool,
+    has_lists: bool,
     machine: Caller,
     verifiers: AtomicU64,
     /// Owners of fcntl locks, by the file they locked. The kernel bounds them, by its open files.
@@ -88,7 +93,7 @@ impl Files {
     pub async fn new(mount: Mount, settings: Settings) -> Result<Self, OpError> {
         let root = mount.root();
         let attributes = root.attributes(&settings.machine).await?;
-        let Settings { identity, users, groups, caches_missing_names, machine, seed } = settings;
+        let Settings { identity, users, groups, caches_missing_names, has_lists, machine, seed } = settings;
         Ok(Self {
             nodes: Nodes::new(root),
             open_files: Handles::from(0),
@@ -96,6 +101,7 @@ impl Files {
             callers: Callers::new(identity, users.clone(), groups.clone()),
             view: View::new(users, groups, attributes.fsid, &mount.info()),
             caches_missing_names,
+            has_lists,
             machine,
             verifiers: AtomicU64::new(seed),
             lockers: Mutex::default(),

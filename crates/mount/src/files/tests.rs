@@ -94,6 +94,7 @@ fn settings_of_mount() -> Settings {
         users: IdMap::default(),
         groups: IdMap::default(),
         caches_missing_names: true,
+        has_lists: true,
         machine: root(),
         seed: 1,
     }

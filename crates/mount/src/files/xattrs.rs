@@ -1,10 +1,11 @@
-//! Extended attributes. Version 4.2 has them, of users only.
+//! Extended attributes. Version 4.2 has them, of users only; access control lists are attributes of the system here.
 
 use bytes::Bytes;
 use client::config::Version;
 use client::xattr::XattrMode;
 use fuse::{Errno, Getxattr, Listxattr, Removexattr, Setxattr, XattrReply};
 
+use super::lists::List;
 use super::{Files, errno};
 
 /// Flags of setxattr(2).
@@ -19,8 +20,11 @@ impl Files {
         program: fuse::Caller,
         request: Getxattr,
     ) -> Result<XattrReply, Errno> {
-        self.check_xattr(&request.name)?;
         let node = self.nodes.get(request.node)?;
+        if let Some(list) = self.list_of(&request.name)? {
+            let value = self.get_list(&self.caller(program), &node.inode, list).await?;
+            return sized(value, request.size);
+        }
         let value = node.inode.get_xattr(&self.caller(program), &request.name).await;
         sized(value.map_err(|error| errno(&error))?, request.size)
     }
@@ -30,7 +34,7 @@ impl Files {
         program: fuse::Caller,
         request: Listxattr,
     ) -> Result<XattrReply, Errno> {
-        self.check_xattr(PREFIX)?;
+        self.list_of(PREFIX)?;
         let node = self.nodes.get(request.node)?;
         let names = node.inode.list_xattrs(&self.caller(program)).await.map_err(|error| errno(&error))?;
         let all: Vec<u8> = names.iter().flat_map(|name| name.iter().copied().chain([0])).collect();
@@ -38,7 +42,7 @@ impl Files {
     }
 
     pub(crate) async fn setxattr(&self, program: fuse::Caller, request: Setxattr) -> Result<(), Errno> {
-        self.check_xattr(&request.name)?;
+        let list = self.list_of(&request.name)?;
         let mode = match request.flags & (XATTR_CREATE | XATTR_REPLACE) {
             0 => XattrMode::Either,
             XATTR_CREATE => XattrMode::Create,
@@ -46,24 +50,35 @@ impl Files {
             _ => return Err(Errno::INVAL),
         };
         let node = self.nodes.get(request.node)?;
+        if let Some(list) = list {
+            return self.set_list(&self.caller(program), &node.inode, list, Some(request.value)).await;
+        }
         let set = node.inode.set_xattr(&self.caller(program), &request.name, request.value, mode).await;
         set.map_err(|error| errno(&error))
     }
 
     pub(crate) async fn removexattr(&self, program: fuse::Caller, request: Removexattr) -> Result<(), Errno> {
-        self.check_xattr(&request.name)?;
         let node = self.nodes.get(request.node)?;
+        if let Some(list) = self.list_of(&request.name)? {
+            return self.set_list(&self.caller(program), &node.inode, list, None).await;
+        }
         let removed = node.inode.remove_xattr(&self.caller(program), &request.name).await;
         removed.map_err(|error| errno(&error))
     }
 
-    /// Answers for names that the server does not have, without asking it: the kernel asks for `security.capability` at each write.
-    fn check_xattr(&self, name: &[u8]) -> Result<(), Errno> {
-        if self.version() != Version::V42 {
+    /// Returns the access control list of this name; `None` for attributes of users. Answers for other names without asking the
+    /// server: the kernel asks for `security.capability` at each write.
+    fn list_of(&self, name: &[u8]) -> Result<Option<List>, Errno> {
+        let has_attributes = self.version() == Version::V42;
+        if !has_attributes && !self.has_lists {
             // The kernel does not repeat the request.
             return Err(Errno::NOSYS);
         }
-        if name.starts_with(PREFIX) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+        match List::of(name) {
+            None if has_attributes && name.starts_with(PREFIX) => Ok(None),
+            None => Err(Errno::OPNOTSUPP),
+            list => Ok(list),
+        }
     }
 }
 

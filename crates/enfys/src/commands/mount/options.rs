@@ -26,6 +26,8 @@ pub struct MountOptions {
     pub suid: bool,
     pub dev: bool,
     pub noexec: bool,
+    /// Access control lists below version 4.2 too.
+    pub acl: bool,
     pub users: IdMap,
     pub groups: IdMap,
     /// Memory for caches and written-behind data; `None`: a part of the machine's.
@@ -61,6 +63,8 @@ const OPTIONS: &[Row] = &[
     ("nodev", Flag(|options| options.dev = false), "Device files do not work (default)"),
     ("exec", Flag(|options| options.noexec = false), "Programs can be executed (default)"),
     ("noexec", Flag(|options| options.noexec = true), "Programs cannot be executed"),
+    ("acl", Flag(|options| options.acl = true), "Access control lists in versions 3, 4.0 and 4.1 too; writes get slower"),
+    ("noacl", Flag(|options| options.acl = false), "No access control lists below version 4.2 (default)"),
     ("map_uid", Value(|options, pair| options.users.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a user with another number at the server"),
     ("map_gid", Value(|options, pair| options.groups.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a group with another number at the server"),
     ("memory", Value(set_memory), "MIB: memory for caches and unwritten data (default a quarter, at most 256)"),

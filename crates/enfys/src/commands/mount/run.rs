@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::config::Version;
 use client::fs::inode::Mount;
 use client::hand_over::Identity;
 use client::url::{LocalLock, ReaddirPlus, Url};
@@ -279,6 +280,7 @@ async fn connect(
         users: plan.options.users.clone(),
         groups: plan.options.groups.clone(),
         caches_missing_names: plan.options.caches_missing_names(),
+        has_lists: plan.options.acl,
         machine: caller,
         seed: random_u64(),
     };
@@ -299,7 +301,7 @@ fn mount_on(plan: &Plan, files: &Arc<Files>) -> Result<(Serving, Arc<Adapter>, P
     let device = fuse::mount::mount(&directory, &mount_options(plan)).map_err(|error| error.to_string())?;
     let failed = |error: io::Error| MountError::Io(directory.clone(), error).to_string();
     let start = || {
-        let session = fuse::Session::new(device, &config(plan))?;
+        let session = fuse::Session::new(device, &config(plan, files.version()))?;
         files.set_notifier(session.notifier())?;
         let (adapter, executor) = Adapter::new(Arc::clone(files));
         spawn_local(executor.run());
@@ -341,10 +343,14 @@ fn own_locks(wanted: Option<LocalLock>) -> Capabilities {
     }
 }
 
-fn config(plan: &Plan) -> Config {
+fn config(plan: &Plan, version: Version) -> Config {
     let mut config = Config::default();
     // The kernel then truncates by SETATTR, after it has looked for programs that run the file (ETXTBSY).
     config.capabilities -= Capabilities::ATOMIC_O_TRUNC;
+    // The kernel checks by the lists, and not only by the modes.
+    if version == Version::V3 && plan.options.acl && plan.options.default_permissions != Some(false) {
+        config.capabilities |= Capabilities::POSIX_ACL;
+    }
     config.capabilities -= own_locks(plan.url.options.local_lock);
     match plan.url.options.readdir_plus {
         Some(ReaddirPlus::Never) => config.capabilities -= Capabilities::DO_READDIRPLUS,
