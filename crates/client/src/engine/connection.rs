@@ -67,6 +67,15 @@ pub struct RetryPolicy {
     pub fails_fast: bool,
 }
 
+impl RetryPolicy {
+    /// Returns the time after which a call fails whose server only answers that it must be repeated later (DELAY, JUKEBOX);
+    /// `None`: never.
+    #[must_use]
+    pub fn patience(&self) -> Option<Duration> {
+        self.retries.map(|retries| self.timeout.saturating_mul(retries.saturating_add(1)))
+    }
+}
+
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self { timeout: Duration::from_mins(1), retries: None, fails_fast: true }

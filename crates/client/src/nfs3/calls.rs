@@ -180,13 +180,16 @@ impl Nfs3 {
         Ok(self.call_once(caller, arguments).await?.result?)
     }
 
-    /// Calls a procedure, again with a new transaction ID while the server answers JUKEBOX (RFC 1813 §2.6).
+    /// Calls a procedure, again with a new transaction ID while the server answers JUKEBOX (RFC 1813 §2.6); on a soft mount not
+    /// forever.
     pub(super) async fn call_once<A: Arguments>(
         &self,
         caller: &Caller,
         arguments: &A,
     ) -> Result<Replied<A::Ok>, OpError> {
         let mut is_repeated = false;
+        let patience = self.config.retry.patience();
+        let end = patience.map_or(Duration::MAX, |patience| self.engine.now() + patience);
         loop {
             let permit = self.permits.take().await;
             let held = Box::new(HeldPermit(permit));
@@ -205,7 +208,7 @@ impl Nfs3 {
             }
             let result = match outcome {
                 Outcome::Ok(ok) => Ok(ok),
-                Outcome::Fail(NfsStat::JUKEBOX, _) => {
+                Outcome::Fail(NfsStat::JUKEBOX, _) if self.engine.now() < end => {
                     self.engine.sleep(JUKEBOX_PAUSE).await;
                     continue;
                 }

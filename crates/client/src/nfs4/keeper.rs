@@ -181,6 +181,12 @@ impl Nfs4 {
         }
     }
 
+    /// Returns when a request that begins now fails if the server delays it for ever.
+    pub(super) fn end_of_patience(&self) -> Duration {
+        let patience = self.config.retry.patience();
+        patience.map_or(Duration::MAX, |patience| self.engine.now() + patience)
+    }
+
     /// Begins attempts at a request in the session, and in the next one if that is lost.
     pub(super) fn attempts(&self) -> Attempts<'_> {
         Attempts { nfs4: self, left: SESSIONS_LOST_MAX, is_repeated: false }

@@ -97,12 +97,12 @@ impl Nfs4 {
         mut seqids: [&mut Seqid; OWNERS],
         ops: impl Fn([u32; OWNERS]) -> Vec<Op>,
     ) -> Result<(Results, Status), Unexecuted> {
-        let mut pause = DELAY_FIRST;
+        let (mut pause, end) = (DELAY_FIRST, self.end_of_patience());
         loop {
             let (results, status) =
                 send_as(session, caller, seqids.each_mut().map(|seqid| &mut **seqid), &ops).await?;
             match status {
-                Status::DELAY => {
+                Status::DELAY if self.engine.now() < end => {
                     self.engine.sleep(pause).await;
                     pause = (pause * 2).min(DELAY_MAX);
                 }

@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use client::Client;
-use client::attributes::{Attributes, FileKind};
+use client::attributes::{Attributes, FileKind, SetAttributes};
 use client::config::{Config, Version};
-use client::engine::CallError;
+use client::engine::{CallError, RetryPolicy};
 use client::error::{Fault, OpError};
 use client::fs::FileSystem;
-use client::results::{FileHandle, OpenState, Stability};
+use client::results::{Creation, FileHandle, OpenMode, OpenState, Stability};
 use futures_util::future::{Either, select};
+use protocol::nfs3::{self, LookupOk, Outcome as Outcome3, PostOpAttr};
 use protocol::nfs4::attributes::{Attributes as WireAttributes, FileAttributes};
 use protocol::nfs4::compound::{CompoundArgs, Op, OpResult};
 use protocol::nfs4::ops::read::ReadOk;
@@ -260,5 +261,43 @@ fn replies_for_another_session_slot_or_request_end_with_an_error() {
             panic!("the client runs until it is closed")
         };
         is_bad(outcome);
+    }
+}
+
+#[test]
+fn a_server_that_delays_for_ever_fails_a_soft_mount() {
+    for version in [Version::V3, Version::V40, Version::V41] {
+        let link = Link::new();
+        let retry = RetryPolicy { retries: Some(2), ..RetryPolicy::default() };
+        let client = link.connect(Config { version: Some(version), retry, ..config_41() }).unwrap();
+        let (caller, set) = (root(), SetAttributes::default());
+        let top = link.run(client.mount(&caller, &[b"export"])).unwrap().handle;
+        link.answer(move |call| {
+            if call.is(nfs3::PROGRAM, nfs3::Proc::LOOKUP.0) && call.header.version == nfs3::VERSION {
+                let delayed = Outcome3::<LookupOk, PostOpAttr>::Fail(nfs3::NfsStat::JUKEBOX, None);
+                return call.reply(&delayed);
+            }
+            let lie = match () {
+                () if has(call, OpNum::LOOKUP) => OpResult::Lookup(Err(Status::DELAY).into()),
+                () if has(call, OpNum::OPEN) => OpResult::Open(Err(Status::DELAY).into()),
+                () => return Answer::Serve,
+            };
+            results(call, Status::DELAY, before(call).into_iter().chain([put(), lie]).collect())
+        });
+        let began = link.now();
+        let kept = client.clone();
+        let calls = Box::pin(async {
+            let looked_up = client.lookup(&caller, top, b"name").await.map(|_| ());
+            let opened =
+                client.open(&caller, top, b"name", OpenMode::READ, Creation::No, &set).await.map(|_| ());
+            [looked_up, opened]
+        });
+        let Either::Left((outcomes, _)) = link.run(select(calls, Box::pin(kept.run()))) else {
+            panic!("the client runs until it is closed")
+        };
+        let limit = retry.timeout * 3;
+        assert_eq!(outcomes, [Err(OpError::Status(Status::DELAY)), Err(OpError::Status(Status::DELAY))]);
+        let took = link.now() - began;
+        assert!(took >= 2 * limit && took < 3 * limit, "{version:?}: {took:?} of virtual time");
     }
 }

@@ -97,7 +97,7 @@ impl Nfs4 {
     }
 
     /// Executes a compound, and again as a new request while an operation returns DELAY or GRACE. An operation that has changed
-    /// something is not repeated (RFC 8881 §15.1.1.3): then the caller gets the results.
+    /// something is not repeated (RFC 8881 §15.1.1.3): then the caller gets the results, as on a soft mount after its time.
     async fn execute(
         &self,
         caller: &Caller,
@@ -105,7 +105,7 @@ impl Nfs4 {
         gathered: &[Bytes],
         cache_this: bool,
     ) -> Result<Results, OpError> {
-        let mut pause = DELAY_FIRST;
+        let (mut pause, end) = (DELAY_FIRST, self.end_of_patience());
         loop {
             let results = self.compound_with(caller, ops, gathered, cache_this).await?;
             let completed = results.len().saturating_sub(1);
@@ -113,7 +113,7 @@ impl Nfs4 {
                 return Ok(results);
             }
             match results.status() {
-                Status::DELAY => {
+                Status::DELAY if self.engine.now() < end => {
                     self.engine.sleep(pause).await;
                     pause = (pause * 2).min(DELAY_MAX);
                 }
