@@ -2,7 +2,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -37,11 +38,29 @@ pub(crate) struct Background {
     /// `None` once the client has ended.
     new: Mutex<Option<Vec<Work>>>,
     signal: Signal,
+    awaited: Arc<Awaited>,
+}
+
+/// Counts work that the client's end waits for.
+#[derive(Default)]
+struct Awaited {
+    count: AtomicUsize,
+    waker: AtomicWaker,
+}
+
+/// One piece of such work.
+struct Counted(Arc<Awaited>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::AcqRel);
+        self.0.waker.wake();
+    }
 }
 
 impl Default for Background {
     fn default() -> Self {
-        Self { new: Mutex::new(Some(Vec::new())), signal: Signal::default() }
+        Self { new: Mutex::new(Some(Vec::new())), signal: Signal::default(), awaited: Arc::default() }
     }
 }
 
@@ -50,6 +69,28 @@ impl Background {
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let Some(()) = self.new.lock().as_mut().map(|new| new.push(Box::pin(work))) else { return };
         self.signal.raise();
+    }
+
+    /// Adds work that [`Self::awaited_ended`] waits for.
+    pub(crate) fn spawn_awaited(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.awaited.count.fetch_add(1, Ordering::AcqRel);
+        let counted = Counted(Arc::clone(&self.awaited));
+        self.spawn(async move {
+            work.await;
+            drop(counted);
+        });
+    }
+
+    /// Waits until the work of [`Self::spawn_awaited`] has ended.
+    pub(crate) async fn awaited_ended(&self) {
+        poll_fn(|context| {
+            self.awaited.waker.register(context.waker());
+            match self.awaited.count.load(Ordering::Acquire) {
+                0 => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
     }
 
     /// Runs the work until `until` ends.

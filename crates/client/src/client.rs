@@ -137,6 +137,7 @@ impl Client {
 
     /// Destroys the client's state at the server, and ends the engine. Close all files before.
     pub async fn close(&self) -> Result<(), OpError> {
+        self.inner.background.awaited_ended().await;
         let outcome = match &self.inner.protocol {
             Protocol::Nfs3(nfs3) => nfs3.leave().await,
             Protocol::Nfs4(nfs4) => nfs4.leave().await,

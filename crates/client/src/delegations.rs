@@ -233,6 +233,15 @@ struct Entry {
     parked: Vec<Arc<OpenFile>>,
     /// Whether the requests of its end were begun, so that no open can be parked.
     has_ended: bool,
+    /// Whether it is reclaimed after a restart of the server although it is being returned: other clients must not read the file
+    /// before its data are written back.
+    reclaims: bool,
+}
+
+impl Entry {
+    fn is_reclaiming(&self) -> bool {
+        self.phase == Phase::Reclaiming || self.reclaims
+    }
 }
 
 impl Entry {
@@ -340,6 +349,7 @@ impl Table {
             self.waiting.drain(..).for_each(Waker::wake);
         }
         self.counts.lost += 1;
+        entry.reclaims = false;
         // A return that is under way ends it.
         if entry.phase != Phase::Returning {
             self.queue.push_back(*handle);
@@ -397,6 +407,7 @@ impl Delegations {
             local: Vec::new(),
             parked: Vec::new(),
             has_ended: false,
+            reclaims: false,
         };
         table.entries.insert(handle, entry);
         table.counts.granted += 1;
@@ -737,8 +748,8 @@ impl Delegations {
         true
     }
 
-    /// Begins to reclaim after a restart of the server. Returns the files whose delegations are reclaimed. Those that are
-    /// being returned are not: they are lost.
+    /// Begins to reclaim after a restart of the server. Returns the files whose delegations are reclaimed. Those whose return was
+    /// sent are not: they are lost.
     pub(crate) fn begin_reclaim(&self) -> HashMap<Handle, Kind> {
         let mut table = self.table.lock();
         let mut claims = HashMap::new();
@@ -746,6 +757,10 @@ impl Delegations {
             match entry.phase {
                 Phase::Held | Phase::Reclaiming => {
                     entry.phase = Phase::Reclaiming;
+                    claims.insert(*handle, entry.held.kind);
+                }
+                Phase::Returning if entry.held.kind == Kind::Write && !entry.has_ended => {
+                    entry.reclaims = true;
                     claims.insert(*handle, entry.held.kind);
                 }
                 // Its return is under way.
@@ -762,10 +777,14 @@ impl Delegations {
         let Granted { kind, stateid, is_recalled, limit } = *granted;
         let mut table = self.table.lock();
         let Some(entry) = table.entries.get_mut(handle) else { return false };
-        if entry.phase != Phase::Reclaiming || entry.held.kind != kind {
+        // One whose return has begun meanwhile is returned by its former stateid.
+        if !entry.is_reclaiming() || entry.has_ended || entry.held.kind != kind {
             return false;
         }
-        (entry.stateid, entry.phase, entry.change, entry.held.limit) = (stateid, Phase::Held, change, limit);
+        (entry.stateid, entry.change, entry.held.limit) = (stateid, change, limit);
+        if !std::mem::take(&mut entry.reclaims) {
+            entry.phase = Phase::Held;
+        }
         entry.local.retain(|file| file.is_local());
         for file in &entry.local {
             file.delegated(stateid);
@@ -783,7 +802,7 @@ impl Delegations {
     /// `reopened`, of which an open was reclaimed.
     pub(crate) fn end_reclaim(&self, reopened: &HashSet<Handle>) {
         let mut table = self.table.lock();
-        let lost = table.entries.iter().filter(|(_, entry)| entry.phase == Phase::Reclaiming);
+        let lost = table.entries.iter().filter(|(_, entry)| entry.is_reclaiming());
         let lost: Vec<_> = lost.map(|(handle, _)| *handle).collect();
         for handle in &lost {
             table.lose(handle, !reopened.contains(handle));

@@ -175,6 +175,20 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "the same with clients of versions 3, 4.0, 4.1 and 4.2",
         run: |seed| full_clients::run(seed, &ClientVersion::ALL),
     },
+    Scenario {
+        name: "client-cached",
+        about: "clients of versions 4.1 and 4.2 with caches and delegations: locks exclude, closed and synced data are seen",
+        run: |seed| {
+            full_clients::run_cached(seed, &[ClientVersion::V41, ClientVersion::V42, ClientVersion::V42])
+        },
+    },
+    Scenario {
+        name: "client-cached-mixed",
+        about: "the same beside a client of version 4.0, which has no delegations",
+        run: |seed| {
+            full_clients::run_cached(seed, &[ClientVersion::V40, ClientVersion::V41, ClientVersion::V42])
+        },
+    },
 ];
 
 impl Scenario {

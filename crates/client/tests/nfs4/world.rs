@@ -210,7 +210,7 @@ impl World {
 
     fn drive<T>(&self, until: Duration, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
         let mut context = Context::from_waker(noop_waker_ref());
-        let mut is_idle = false;
+        let mut idle_rounds = 0;
         for _ in 0..1_000_000 {
             if let Poll::Ready(output) = poll(&mut context) {
                 return Some(output);
@@ -218,11 +218,12 @@ impl World {
             let polled = self.poll_tasks(&mut context);
             // Twice: a task that the first record woke may send another.
             if polled | self.exchange() || self.exchange() {
-                is_idle = false;
+                idle_rounds = 0;
                 continue;
             }
-            // A task may have woken one that was polled before it.
-            if !std::mem::replace(&mut is_idle, true) {
+            // A task may have woken one that was polled before it, and that another one.
+            idle_rounds += 1;
+            if idle_rounds < 4 {
                 continue;
             }
             if self.now() >= until {

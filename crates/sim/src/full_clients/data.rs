@@ -238,7 +238,7 @@ async fn read_unlocked(program: &mut Program, file: usize) -> Result<(), String>
 }
 
 /// Checks that each block is of a version in a range, or was not written yet.
-fn check_blocks(
+pub(super) fn check_blocks(
     program: &Program,
     file: usize,
     found: &[u8],
@@ -260,7 +260,7 @@ fn check_blocks(
 }
 
 /// Returns the versions of all blocks.
-fn describe(found: &[u8]) -> Vec<u64> {
+pub(super) fn describe(found: &[u8]) -> Vec<u64> {
     let version = |block: &[u8]| block.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
     found.chunks(BLOCK).map(version).collect()
 }

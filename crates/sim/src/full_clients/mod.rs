@@ -6,6 +6,7 @@
 //! present; an OPEN finds data that were synced before; a lock file has one creator; and every operation ends.
 
 pub mod altered;
+mod cached;
 mod data;
 mod host;
 mod link;
@@ -25,6 +26,7 @@ use client::Client;
 use client::config::{Caches, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::error::OpError;
+use client::fs::FileSystem;
 use client::results::Object;
 use client::url::LocalLock;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -45,6 +47,9 @@ const PROGRAMS: usize = 2;
 /// Steps of each program.
 const NAME_STEPS: u32 = 14;
 const DATA_ROUNDS: u32 = 8;
+const CACHED_ROUNDS: u32 = 14;
+/// A lease time in which every recall is answered: nothing is revoked.
+const LONG_LEASE: Duration = Duration::from_secs(900);
 /// The part of a run in which the network is faulty and processes are killed.
 const FAULTS_WITHIN: Duration = Duration::from_secs(120);
 
@@ -53,14 +58,27 @@ const FAULTS_WITHIN: Duration = Duration::from_secs(120);
 /// # Errors
 /// Returns the failure.
 pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
+    run_with(seed, versions, false)
+}
+
+/// As [`run`], with caches and delegations: programs lock byte ranges of the files and write through the cache.
+///
+/// # Errors
+/// Returns the failure.
+pub(crate) fn run_cached(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
+    run_with(seed, versions, true)
+}
+
+fn run_with(seed: u64, versions: &'static [Version], is_cached: bool) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let memory = [Memory::All, Memory::Replies, Memory::Clients][rng.below(3) as usize];
     let model = SharedModel::default();
     let launched = Rc::clone(&model);
     let launch = Box::new(move |host: usize, boot, clock: &Arc<Clock>, rng| {
-        launch((host, boot), versions[host], clock, rng, &launched)
+        launch((host, boot), (versions[host], is_cached), clock, rng, &launched)
     });
     let mut world = World::new(Rng::new(rng.next_u64()), versions.len(), memory, launch);
+    world.lease = is_cached.then_some(LONG_LEASE);
     let is_private = memory == Memory::Clients;
     let files = if is_private { versions.len() * PROGRAMS } else { FILES };
     *model.borrow_mut() =
@@ -91,7 +109,7 @@ fn doing(model: &Model) -> String {
 /// Creates a client process.
 fn launch(
     (host, boot): (usize, u64),
-    version: Version,
+    (version, is_cached): (Version, bool),
     clock: &Arc<Clock>,
     mut rng: Rng,
     model: &SharedModel,
@@ -118,13 +136,25 @@ fn launch(
         read_size: 4096,
         write_size: 4096,
         local_lock: LocalLock::None,
-        caches: Caches::none(),
+        caches: if is_cached { Caches { delegations: true, ..Caches::default() } } else { Caches::none() },
     };
     let (of_programs, model) = (Arc::clone(&engine), Rc::clone(model));
     (engine, Box::pin(run_machine((host, boot), of_programs, config, rng, model)))
 }
 
 type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// Notes the end of a host's process.
+struct Alive {
+    host: usize,
+    model: SharedModel,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.model.borrow_mut().killed(self.host);
+    }
+}
 
 /// Runs all programs of a machine, and leaves the server.
 async fn run_machine(
@@ -137,30 +167,40 @@ async fn run_machine(
     let failed = |what: &str, error: OpError| format!("host {host}, boot {boot}: {what}: {error:?}");
     model.borrow_mut().doing.retain(|(of, ..), _| *of != host);
     model.borrow_mut().doing.insert((host, boot, usize::MAX), "connect".into());
+    let _alive = Alive { host, model: Rc::clone(&model) };
     let client = Client::connect(engine, config).await.map_err(|error| failed("connect", error))?;
     let keeper = client.clone();
     let programs = async {
         model.borrow_mut().doing.insert((host, boot, usize::MAX), "mount".into());
         let root = mount(&client).await.map_err(|error| failed("mount", error))?;
+        let mut fs = None;
+        if client.config().caches.delegations {
+            let mounted = FileSystem::mount(client.clone(), caller(), b"/export").await;
+            fs = Some(mounted.map_err(|error| failed("mount", error.cause))?.0);
+        }
         let mut running = FuturesUnordered::<Running>::new();
         for number in 0..2 * PROGRAMS {
             let (id, rng) = ((host, boot, number), Rng::new(rng.next_u64()));
             let program = Program::new(id, client.clone(), root.handle, rng, Rc::clone(&model));
-            running.push(match number < PROGRAMS {
-                true => Box::pin(names::run(program, NAME_STEPS)),
-                false => {
-                    let own = host * PROGRAMS + number - PROGRAMS;
-                    Box::pin(data::run(program, own, DATA_ROUNDS))
-                }
-            });
+            let own = (host * PROGRAMS + number).saturating_sub(PROGRAMS);
+            match &fs {
+                // Operations on names by handles do not end delegations.
+                Some(_) if number < PROGRAMS => {}
+                Some(fs) => running.push(Box::pin(cached::run(program, fs.clone(), own, CACHED_ROUNDS))),
+                None if number < PROGRAMS => running.push(Box::pin(names::run(program, NAME_STEPS))),
+                None => running.push(Box::pin(data::run(program, own, DATA_ROUNDS))),
+            }
         }
+        drop(fs);
         model.borrow_mut().doing.remove(&(host, boot, usize::MAX));
         while let Some(outcome) = running.next().await {
             outcome?;
         }
         model.borrow_mut().doing.retain(|(of, ..), _| *of != host);
         model.borrow_mut().doing.insert((host, boot, usize::MAX), "leave".into());
-        client.close().await.map_err(|error| failed("leave", error))
+        client.close().await.map_err(|error| failed("leave", error))?;
+        model.borrow_mut().left(host);
+        Ok(())
     };
     let kept = async {
         keeper.run().await;

@@ -27,9 +27,16 @@ pub(super) struct SharedFile {
     pub(super) begun: u64,
     /// The holder of the file's lock.
     pub(super) holder: Option<ProgramId>,
+    /// The version that was closed or unlocked last, and the host whose cache may have it alone.
+    pub(super) closed: Option<(u64, usize)>,
 }
 
 impl SharedFile {
+    /// Returns the oldest version that an open may find.
+    pub(super) fn oldest(&self) -> u64 {
+        self.closed.map_or(self.synced, |(version, _)| version.max(self.synced))
+    }
+
     /// Returns whether its content is that of one version.
     pub(super) fn is_exact(&self) -> bool {
         self.synced == self.begun
@@ -54,6 +61,23 @@ pub(super) struct Model {
 pub(super) type SharedModel = Rc<RefCell<Model>>;
 
 impl Model {
+    /// Notes that a host was killed: what only its cache had is lost, and its programs hold nothing.
+    pub(super) fn killed(&mut self, host: usize) {
+        for file in &mut self.files {
+            file.closed = file.closed.filter(|(_, of)| *of != host);
+            file.holder = file.holder.filter(|(of, ..)| *of != host);
+        }
+    }
+
+    /// Notes that a host has left the server: everything in its cache was written back.
+    pub(super) fn left(&mut self, host: usize) {
+        for file in &mut self.files {
+            if let Some((version, _)) = file.closed.take_if(|(_, of)| *of == host) {
+                file.synced = file.synced.max(version);
+            }
+        }
+    }
+
     pub(super) fn set(&mut self, name: &str, presence: Presence) {
         self.names.insert(name.to_owned(), presence);
     }

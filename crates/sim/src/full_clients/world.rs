@@ -126,6 +126,8 @@ pub(super) struct World {
     clock: Arc<Clock>,
     logs: Arc<Logs>,
     memory: Memory,
+    /// The server's lease time, if it is not the default.
+    pub(super) lease: Option<Duration>,
     starts: u64,
     rng: Rng,
     /// Decides which calls have the server's thread exclusively.
@@ -157,6 +159,7 @@ impl World {
             clock,
             logs,
             memory,
+            lease: None,
             starts: 0,
             threads: Rng::new(rng.next_u64()),
             rng,
@@ -542,7 +545,8 @@ impl World {
             counts: Arc::default(),
         };
         let seed = [5 + self.starts as u8; 16];
-        let settings = Settings::new(HandleKey([5; 16]), self.starts, seed, b"sim".to_vec());
+        let mut settings = Settings::new(HandleKey([5; 16]), self.starts, seed, b"sim".to_vec());
+        settings.lease = self.lease.unwrap_or(settings.lease);
         let exports = ExportTable::new(vec![export]).expect("one export is consistent");
         let (logs, now) = (&self.logs, moment(self.now()));
         let server = Server::new(settings, exports).with_state_log(logs.clone(), logs.entries(), now);

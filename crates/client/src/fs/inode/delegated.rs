@@ -95,11 +95,12 @@ impl Description {
         let lingers = inode.client().under_write_delegation(&inode.handle(), || {
             let mut opens = inode.node.opens.lock();
             let is_writer = opens.writer.as_ref().is_some_and(|writer| Arc::ptr_eq(writer, self));
-            if is_writer && opens.hidden.is_none() {
+            let lingers = is_writer && opens.hidden.is_none();
+            if lingers {
                 opens.lingers = true;
                 opens.uncount(&self.state);
             }
-            opens.lingers
+            lingers
         });
         lingers == Some(true)
     }
@@ -107,7 +108,7 @@ impl Description {
     /// Closes the file in the background.
     pub(super) fn close_later(self: Arc<Self>) {
         let client = self.inode.client().clone();
-        client.background().spawn(async move {
+        client.background().spawn_awaited(async move {
             // No caller waits for it.
             let _ = self.close().await;
         });

@@ -165,6 +165,9 @@ impl Nfs4 {
         let session = self.session().await?;
         let renewed = {
             let mut owner = file.turn().await;
+            if file.is_closed() {
+                return Err(OpError::Status(Status::BAD_STATEID));
+            }
             // Another operation, or the reclaiming after a restart, may have replaced it already.
             if file.io_stateid()? != refused {
                 return Ok(());

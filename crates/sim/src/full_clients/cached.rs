@@ -1,0 +1,242 @@
+//! A program that writes files through caches, in turn with other programs, under byte-range locks, and reads them without.
+//!
+//! Whoever has the lock finds the version that was unlocked last. An open finds, in each block, no version older than the last one
+//! that was closed or unlocked before (close-to-open consistency), unless the machine that closed it was killed: then no older one
+//! than the last that was synced.
+
+use bytes::Bytes;
+use client::attributes::SetAttributes;
+use client::errno::Errno;
+use client::error::Error;
+use client::fs::{File, FileSystem, OpenOptions};
+use client::locks::{LockKind, LockOwner, LockRange};
+use client::results::OpenMode;
+
+use super::data::{BLOCK, block, blocks, check_blocks, content, describe, file_name};
+use super::program::Program;
+
+/// Number of attempts of a program to get a lock.
+const TRIES: u32 = 6;
+const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, ..OpenOptions::READ };
+
+/// A program and its files by path.
+struct Cached {
+    program: Program,
+    fs: FileSystem,
+}
+
+/// Runs `rounds` rounds, each on a random file, or on the file `own` if files are private.
+///
+/// # Errors
+/// An impossible result.
+pub(super) async fn run(program: Program, fs: FileSystem, own: usize, rounds: u32) -> Result<(), String> {
+    let mut cached = Cached { program, fs };
+    // Some files stay open from one round to another.
+    let mut kept: Option<(usize, File)> = None;
+    for _ in 0..rounds {
+        cached.program.pause(4_000).await;
+        let count = cached.program.model.borrow().files.len() as u64;
+        let file = cached.program.rng.below(count) as usize;
+        let is_private = cached.program.model.borrow().is_private;
+        if cached.program.rng.chance(40) {
+            cached.read_unlocked(file).await?;
+            continue;
+        }
+        let file = if is_private { own } else { file };
+        let opened = match kept.take() {
+            Some((known, opened)) if known == file => opened,
+            other => {
+                if let Some((known, opened)) = other {
+                    cached.close(known, opened, None).await?;
+                }
+                cached.open(file, &BOTH).await?
+            }
+        };
+        let written = cached.update(file, &opened).await?;
+        match cached.program.rng.chance(30) {
+            true => kept = Some((file, opened)),
+            false => cached.close(file, opened, written).await?,
+        }
+    }
+    match kept {
+        Some((file, opened)) => cached.close(file, opened, None).await,
+        None => Ok(()),
+    }
+}
+
+impl Cached {
+    fn owner(&self) -> LockOwner {
+        LockOwner::Process(self.program.id.2 as u64)
+    }
+
+    fn must<T>(&self, what: &str, result: Result<T, Error>) -> Result<T, String> {
+        result.map_err(|error| self.program.wrong(what, &error.cause))
+    }
+
+    /// Returns whether it succeeded. EIO says that the server has revoked a delegation or a lock: data of versions that were not
+    /// synced may be lost.
+    fn succeeded(&self, file: usize, what: &str, result: Result<(), Error>) -> Result<bool, String> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) if error.errno() == Errno::EIO => {
+                self.program.model.borrow_mut().files[file].closed = None;
+                Ok(false)
+            }
+            Err(error) => Err(self.program.wrong(what, &error.cause)),
+        }
+    }
+
+    async fn open(&self, file: usize, options: &OpenOptions) -> Result<File, String> {
+        let name = file_name(file);
+        self.program.begin(format!("open {name}"));
+        self.must(&format!("open {name}"), self.fs.open(name.as_bytes(), options).await)
+    }
+
+    /// Closes a file. `written` is the version that this program has written last.
+    async fn close(&self, file: usize, opened: File, written: Option<u64>) -> Result<(), String> {
+        self.program.begin(format!("close {}", file_name(file)));
+        let closed = opened.close().await;
+        if self.succeeded(file, "close", closed)? {
+            self.note_closed(file, written);
+        }
+        Ok(())
+    }
+
+    /// Notes that others must see a version now.
+    fn note_closed(&self, file: usize, written: Option<u64>) {
+        let Some(version) = written else { return };
+        let mut model = self.program.model.borrow_mut();
+        let shared = &mut model.files[file];
+        if version > shared.oldest() {
+            shared.closed = Some((version, self.program.id.0));
+        }
+    }
+
+    /// Writes the next version under the lock. Returns it, unless the lock was not free or something failed.
+    async fn update(&mut self, file: usize, opened: &File) -> Result<Option<u64>, String> {
+        if !self.acquire(file, opened).await? {
+            return Ok(None);
+        }
+        self.check_locked(file, opened).await?;
+        let version = {
+            let mut model = self.program.model.borrow_mut();
+            model.files[file].begun += 1;
+            model.files[file].begun
+        };
+        let mut written = self.write(file, version, opened).await?.then_some(version);
+        if written.is_some() && self.program.rng.chance(40) {
+            self.program.begin(format!("sync version {version} of {}", file_name(file)));
+            let synced = opened.sync().await;
+            match self.succeeded(file, "sync", synced)? {
+                true => self.program.model.borrow_mut().files[file].synced = version,
+                false => written = None,
+            }
+        }
+        if written.is_some() && self.program.rng.chance(50) {
+            self.check_locked(file, opened).await?;
+        }
+        self.release(file, opened, written).await?;
+        Ok(written)
+    }
+
+    async fn acquire(&mut self, file: usize, opened: &File) -> Result<bool, String> {
+        for _ in 0..TRIES {
+            self.program.begin(format!("lock {}", file_name(file)));
+            match opened.try_lock(self.owner(), LockRange::WHOLE, LockKind::Exclusive).await {
+                Ok(()) => {
+                    let holder = self.program.model.borrow_mut().files[file].holder.replace(self.program.id);
+                    if let Some(holder) = holder {
+                        return Err(self
+                            .program
+                            .wrong(&format!("has {} locked beside", file_name(file)), &holder));
+                    }
+                    return Ok(true);
+                }
+                Err(error) if error.errno() == Errno::EAGAIN => self.program.pause(4_000).await,
+                outcome => {
+                    self.succeeded(file, "lock", outcome)?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    async fn release(&self, file: usize, opened: &File, written: Option<u64>) -> Result<(), String> {
+        self.program.begin(format!("unlock {}", file_name(file)));
+        // It is free some time before the call returns.
+        self.program.model.borrow_mut().files[file].holder = None;
+        let unlocked = opened.unlock(self.owner(), LockRange::WHOLE).await;
+        if self.succeeded(file, "unlock", unlocked)? {
+            self.note_closed(file, written);
+        }
+        Ok(())
+    }
+
+    /// Checks the content while the program has the lock.
+    async fn check_locked(&self, file: usize, opened: &File) -> Result<(), String> {
+        self.program.begin(format!("read {} with the lock", file_name(file)));
+        let oldest = self.program.model.borrow().files[file].oldest();
+        let Some(found) = self.read(file, opened).await? else { return Ok(()) };
+        let shared = self.program.model.borrow().files[file];
+        let oldest = oldest.min(shared.oldest());
+        if oldest == shared.begun && found != content(file, oldest) {
+            let what = format!("{} is not version {oldest}", file_name(file));
+            return Err(self.program.wrong(&what, &describe(&found)));
+        }
+        check_blocks(&self.program, file, &found, (oldest, shared.begun))
+    }
+
+    /// Reads without the lock.
+    async fn read_unlocked(&self, file: usize) -> Result<(), String> {
+        let oldest = self.program.model.borrow().files[file].oldest();
+        let opened = self.open(file, &OpenOptions::READ).await?;
+        self.program.begin(format!("read {} without the lock", file_name(file)));
+        let found = self.read(file, &opened).await?;
+        self.close(file, opened, None).await?;
+        let shared = self.program.model.borrow().files[file];
+        match found {
+            // What a machine that was killed had is lost.
+            Some(found) => {
+                check_blocks(&self.program, file, &found, (oldest.min(shared.oldest()), shared.begun))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the whole file; `None` if a lock is lost.
+    async fn read(&self, file: usize, opened: &File) -> Result<Option<Vec<u8>>, String> {
+        match opened.read_at(0, 1 << 16).await {
+            Ok(parts) => Ok(Some(parts.concat())),
+            Err(error) => self.succeeded(file, "read", Err(error)).map(|_| None),
+        }
+    }
+
+    /// Writes a version into the cache. Returns whether nothing failed.
+    async fn write(&mut self, file: usize, version: u64, opened: &File) -> Result<bool, String> {
+        self.program.begin(format!("write version {version} of {}", file_name(file)));
+        let size = blocks(file, version) * BLOCK as u64;
+        let most = (0..=version).map(|version| blocks(file, version)).max().unwrap_or_default();
+        if size < most * BLOCK as u64 {
+            let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            let cut = opened.set_attributes(&set).await.map(|_| ());
+            if !self.succeeded(file, "truncate", cut)? {
+                return Ok(false);
+            }
+        }
+        let mut next = 0;
+        while next < blocks(file, version) {
+            let end = (next + 1 + self.program.rng.below(4)).min(blocks(file, version));
+            let data: Vec<u8> = (next..end).flat_map(|index| block(file, version, index)).collect();
+            let written = opened.write_at(next * BLOCK as u64, Bytes::from(data)).await;
+            if !self.succeeded(file, "write", written)? {
+                return Ok(false);
+            }
+            if self.program.rng.chance(20) {
+                self.program.pause(2_000).await;
+            }
+            next = end;
+        }
+        Ok(true)
+    }
+}
