@@ -6,6 +6,8 @@ mod lifetime;
 mod lock_calls;
 mod messages;
 mod programs;
+#[path = "../shared/promtool.rs"]
+mod promtool;
 mod replace;
 mod stats;
 mod support;

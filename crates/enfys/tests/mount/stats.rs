@@ -1,12 +1,12 @@
 //! `enfys stats`.
 
-use std::io::Write as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
+use crate::promtool;
 use crate::support::{ENFYS, Mounted, Server, VERSIONS, can_mount, foreground, run, sh};
 
 /// Returns the statistics of a mount.
@@ -99,23 +99,8 @@ fn statistics_are_shown_as_text_and_for_prometheus() {
         assert!(metrics.contains(&format!("# TYPE {name} ")), "{line}");
         assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
     }
-    if let Some(complaints) = promtool(&metrics) {
-        assert_eq!(complaints, "");
-    }
+    promtool::check(&metrics);
     mounted.end();
-}
-
-/// Returns the output of Prometheus' own checker, if it is installed.
-fn promtool(text: &str) -> Option<String> {
-    let mut command = Command::new("promtool");
-    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let Ok(mut child) = command.spawn() else {
-        println!("skipped: there is no promtool");
-        return None;
-    };
-    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("promtool reads");
-    let output = child.wait_with_output().expect("promtool ends");
-    Some(String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout))
 }
 
 #[test]

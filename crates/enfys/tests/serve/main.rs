@@ -22,6 +22,8 @@ mod outside;
 mod peers;
 mod persistent;
 mod portmap;
+#[path = "../shared/promtool.rs"]
+mod promtool;
 mod proxy;
 mod refusals;
 mod reload;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use protocol::nfs3::{NfsStat, StableHow};
 
 use crate::client::{Client, Client4};
+use crate::promtool;
 use crate::server::{Server, TestDir};
 
 /// Sends an HTTP request; returns head and body of the response.
@@ -309,22 +310,6 @@ fn the_manual_lists_all_metrics() {
     }
     let surplus: Vec<_> = listed.keys().filter(|name| !exposed.contains_key(*name)).collect();
     assert!(surplus.is_empty(), "only in the manual: {surplus:?}");
-    if let Some(complaints) = promtool(&text) {
-        assert_eq!(complaints, "");
-    }
+    promtool::check(&text);
     server.stop();
-}
-
-/// Returns the output of Prometheus' own checker, if it is installed.
-fn promtool(text: &str) -> Option<String> {
-    use std::process::{Command, Stdio};
-    let mut command = Command::new("promtool");
-    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let Ok(mut child) = command.spawn() else {
-        println!("skipped: there is no promtool");
-        return None;
-    };
-    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("promtool reads");
-    let output = child.wait_with_output().expect("promtool ends");
-    Some(String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout))
 }

@@ -1,6 +1,6 @@
 //! A program that writes files through caches, in turn with other programs, under byte-range locks, and reads them without.
 //!
-//! Whoever has the lock finds the version that was unlocked last. An open finds, in each block, no version older than the last one
+//! The holder of the lock finds the version that was unlocked last. An open finds, in each block, no version older than the last one
 //! that was closed or unlocked before (close-to-open consistency), unless the machine that closed it was killed: then no older one
 //! than the last that was synced.
 

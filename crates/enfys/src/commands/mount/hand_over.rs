@@ -109,7 +109,7 @@ struct Kept {
 /// Hands a mount over to the process at the other end of a socket.
 ///
 /// # Errors
-/// The device fails: nobody serves the mount any longer.
+/// The device fails: no process serves the mount any longer.
 pub async fn give(
     serving: Serving,
     adapter: &Arc<Adapter>,
