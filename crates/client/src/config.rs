@@ -119,6 +119,7 @@ impl Config {
             owner: Bytes::copy_from_slice(owner),
             host_name: Bytes::copy_from_slice(owner),
             verifier,
+            continues: None,
             machine,
             slots: SLOTS_MAX,
             v3_calls: V3_CALLS,
@@ -169,6 +170,8 @@ pub struct Config {
     pub host_name: Bytes,
     /// Different for each start of the client, so that the server drops the state of the last one.
     pub verifier: [u8; 8],
+    /// The client ID of the process that this client continues. Another one is an error until it has that process's state.
+    pub continues: Option<u64>,
     /// The principal of the client itself.
     pub machine: Caller,
     /// Slots to request, at most [`SLOTS_MAX`].

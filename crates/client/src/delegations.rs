@@ -389,8 +389,13 @@ impl Delegations {
         let Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change } = grant;
         let mut table = self.table.lock();
         if let Some(entry) = table.entries.get_mut(&handle) {
-            let is_known = entry.stateid.other == stateid.other;
-            return is_known.then_some(entry.held.id);
+            if entry.stateid.other != stateid.other {
+                return None;
+            }
+            // The server may have changed its kind (RFC 8881 §18.16.3).
+            (entry.stateid, entry.change) = (stateid, change);
+            (entry.held.kind, entry.held.limit) = (kind, limit);
+            return Some(entry.held.id);
         }
         table.last_id += 1;
         let held = Held { id: table.last_id, kind, granted_at: now, limit };

@@ -156,7 +156,7 @@ fn setup<'a>(
 ) -> Result<Setup<'a>, OpError> {
     let minor = config.version.and_then(crate::config::Version::minor).filter(|minor| *minor > 0);
     let minor_version = minor.ok_or(OpError::Unsupported("a session in this version of NFS"))?;
-    Ok(Setup { engine, connection, config, minor_version, flags })
+    Ok(Setup { engine, connection, config, minor_version, flags, is_taking_over: false })
 }
 
 /// Sends a compound unchanged, with this SEQUENCE or without one, and returns any result of the server.

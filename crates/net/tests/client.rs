@@ -77,6 +77,7 @@ fn config(port: u16, version: Option<Version>) -> Config {
         owner: Bytes::from_static(b"library test"),
         host_name: Bytes::from_static(b"library-test"),
         verifier: [1; 8],
+        continues: None,
         machine: root(),
         slots: 64,
         v3_calls: 128,

@@ -178,8 +178,8 @@ impl File {
         self.file.set_attributes(set).await.map_err(|cause| self.failed("set attributes of", cause))
     }
 
-    /// Makes all written data stable, releases the locks of this file, and closes it. It is closed even if this
-    /// fails.
+    /// Makes all written data stable, releases the locks of this file, and closes it. It is closed even if this fails. Under a
+    /// delegation for writing, data may be sent up to about a second later ([`Self::sync`] does not wait for that).
     ///
     /// # Errors
     /// As close(2): errors of writing.

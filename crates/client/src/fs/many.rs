@@ -1,7 +1,8 @@
 //! Operations on many paths in few requests. Each directory is resolved once, however many of the paths are in it.
 //!
 //! Each operation returns a result for each path, in their order; a failure affects no other path. They bypass the caches, which
-//! see the changes as those of another client. Data that a file of this mount has written behind are not seen until it is synced.
+//! see the changes as those of another client. Data that an open file of this mount has written behind are not seen until it is
+//! synced; those of closed files are sent first.
 
 use std::collections::{HashMap, HashSet};
 
@@ -41,6 +42,7 @@ impl FileSystem {
     /// # Errors
     /// As open(2) and read(2); [`OpError::Invalid`] with EFBIG for a longer file.
     pub async fn read_many(&self, paths: &[&[u8]], max: u32) -> Vec<Result<Bytes, Error>> {
+        self.send_lingering_data().await;
         let places = self.places(paths).await;
         let files: Vec<ReadFile<'_>> = places
             .iter()
@@ -72,6 +74,7 @@ impl FileSystem {
     /// # Errors
     /// As open(2) and write(2). Some data of a file that failed may have been written.
     pub async fn write_many(&self, files: &[WholeFile<'_>]) -> Vec<Result<(), Error>> {
+        self.send_lingering_data().await;
         let paths: Vec<&[u8]> = files.iter().map(|file| file.path).collect();
         let places = self.places(&paths).await;
         let mut items = Vec::new();
@@ -99,6 +102,7 @@ impl FileSystem {
     /// # Errors
     /// As lstat(2).
     pub async fn stat_many(&self, paths: &[&[u8]]) -> Vec<Result<Attributes, Error>> {
+        self.send_lingering_data().await;
         let places = self.places(paths).await;
         let known: Vec<_> =
             places.iter().flatten().map(|(directory, name)| (*directory, &name[..])).collect();
@@ -124,6 +128,13 @@ impl FileSystem {
             place.clone().and_then(|_| next(&mut removed)).map_err(|cause| self.failed("remove", path, cause))
         };
         paths.iter().zip(&places).map(&mut of).collect()
+    }
+
+    /// Sends data that closed files still have under delegations. Their errors remain for the next program that opens the file.
+    async fn send_lingering_data(&self) {
+        if self.client().config().caches.delegations {
+            let _ = self.mounted().sync_all().await;
+        }
     }
 
     /// Returns the directory and the last name of each path. Directories are resolved together, each once.

@@ -33,7 +33,7 @@ pub(crate) const SPREAD: usize = 64;
 pub(crate) const WIDE_SPREAD: usize = 128;
 /// Minimum items of a compound of a batch that is spread.
 const ITEMS_MIN: usize = 8;
-/// Number of retries of an item after DELAY, GRACE or a compound that was too large.
+/// Number of retries of an item after a compound that was too large.
 const TRIES_MAX: u32 = 64;
 
 /// One of many items.
@@ -63,6 +63,8 @@ struct Batch {
     waiting: VecDeque<usize>,
     /// Items that wait for a time, with that time.
     paused: BTreeSet<(Duration, usize)>,
+    /// When items end that the server delays.
+    end: Duration,
     /// The items that have failed by DELAY or GRACE.
     is_delayed: Vec<bool>,
     /// Maximum number of items of the next compound.
@@ -131,6 +133,7 @@ impl Nfs4 {
         mut batch: Batch,
     ) -> (Vec<ItemOutcome>, Vec<Seqid>) {
         let mut running = FuturesUnordered::new();
+        batch.end = self.end_of_patience();
         loop {
             let limits = match fixed {
                 Some(session) => session.limits,
@@ -197,6 +200,7 @@ impl Batch {
             sent: vec![0; count],
             waiting: (0..count).collect(),
             paused: BTreeSet::new(),
+            end: Duration::MAX,
             is_delayed: vec![false; count],
             items_max: share,
             share,
@@ -333,7 +337,8 @@ impl Batch {
         let failure = failure(status);
         let Some((first, rest)) = numbers.split_first() else { return failure };
         self.tries[*first] += 1;
-        let gives_up = self.tries[*first] > TRIES_MAX;
+        let gives_up =
+            if failure == Failure::Later { now >= self.end } else { self.tries[*first] > TRIES_MAX };
         if gives_up {
             self.outcomes[*first] = Some(Err(OpError::Status(status)));
         }
@@ -479,7 +484,7 @@ mod tests {
         assert_eq!(batch.next_compound(49, &LIMITS).unwrap(), [2, 3]);
         assert_eq!(batch.handle(&[2, 3], Ok(results(&[Status::OK; 2])), NOW), None);
         let mut now = NOW + DELAY_FIRST;
-        for tries in 2..=TRIES_MAX {
+        for tries in 2..=22 {
             batch.handle(&[1], Ok(results(&[Status::DELAY])), now);
             let due = batch.next_resumption().unwrap();
             let doubled = DELAY_FIRST.saturating_mul(2_u32.saturating_pow(tries - 1));
@@ -488,8 +493,9 @@ mod tests {
             batch.resume(now);
             assert_eq!(batch.next_compound(49, &LIMITS).unwrap(), [1]);
         }
+        batch.end = now;
         batch.handle(&[1], Ok(results(&[Status::DELAY])), now);
-        assert_eq!(batch.next_resumption(), None, "not forever");
+        assert_eq!(batch.next_resumption(), None, "a soft mount gives up");
         assert!(matches!(batch.outcomes[1], Some(Err(OpError::Status(Status::DELAY)))));
     }
 

@@ -35,6 +35,8 @@ use crate::locks::{HeldRange, LocalLock, LockConflict, LockKind, LockOwner, Lock
 use crate::opens::{NewOpen, OpenFile, OpenMode};
 use crate::results::{FileHandle, Object, OpenState};
 
+/// Operations of the compound that returns a delegation, beside the CLOSEs: SEQUENCE, PUTFH and DELEGRETURN.
+const RETURN_OPERATIONS: usize = 3;
 /// Delegations that are returned at a time.
 const RETURNS_MAX: usize = 64;
 /// The pause before a task that waits for a return looks whether the client was closed; closing ends it.
@@ -399,7 +401,10 @@ impl Nfs4 {
             let close = |file: &Arc<OpenFile>| {
                 Some(Op::Close(CloseArgs { seqid: 0, open_stateid: file.stateid().ok()? }))
             };
-            let closes = ending.parked.iter().filter_map(close);
+            // The rest is closed by itself afterwards.
+            let room = self.session().await.map_or(0, |session| session.limits.operations as usize);
+            let together = ending.parked.len().min(room.saturating_sub(RETURN_OPERATIONS));
+            let closes = ending.parked[..together].iter().filter_map(close);
             let ops: Vec<Op> = [put(handle)].into_iter().chain(give_back).chain(closes).collect();
             let outcome = match ops.len() {
                 1 => Ok(Status::OK),
@@ -410,8 +415,8 @@ impl Nfs4 {
             {
                 self.free(&ending.caller, stateid).await;
             }
-            for file in ending.parked {
-                if outcome != Ok(Status::OK) {
+            for (number, file) in ending.parked.into_iter().enumerate() {
+                if outcome != Ok(Status::OK) || number >= together {
                     // The delegation is gone for the server, or the session was lost meanwhile.
                     let _ = self.close_open(&file.caller, handle, &file).await;
                 }

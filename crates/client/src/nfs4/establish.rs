@@ -54,6 +54,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) minor_version: u32,
     /// The request of CREATE_SESSION.
     pub(crate) flags: CreateSessionFlags,
+    /// Whether another process still has the state of the client.
+    pub(crate) is_taking_over: bool,
 }
 
 /// The flags of CREATE_SESSION that a client of files requests.
@@ -91,6 +93,10 @@ impl Setup<'_> {
         let mut tries = 0;
         loop {
             let mut registration = self.register().await.map_err(as_unsupported)?;
+            if self.config.continues.is_some_and(|continued| continued != registration.client_id) {
+                // The server has restarted. The process that is continued must find that out itself, and reclaim its state.
+                return Err(OpError::Status(Status::STALE_CLIENTID));
+            }
             let made = async {
                 let session = self.create_session(&mut registration, connections).await?;
                 self.reclaim_complete(&session).await?;

@@ -28,10 +28,11 @@ impl Nfs4 {
     /// Takes the opens and locks of another process.
     ///
     /// # Errors
-    /// They are not valid.
+    /// They are not valid, or the server has forgotten the client.
     pub(crate) fn restore(&self, state: ClientState) -> Result<(), OpError> {
         self.opens.restore(state.opens, state.last_open_owner)?;
-        self.locks.restore(state.lockers, state.last_lock_owner, &self.opens)
+        self.locks.restore(state.lockers, state.last_lock_owner, &self.opens)?;
+        self.end_take_over()
     }
 
     /// Returns the open with this number.

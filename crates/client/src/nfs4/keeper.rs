@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ pub(crate) struct Nfs4 {
     current: Mutex<Current>,
     lease: Mutex<Duration>,
     pub(super) opens: OpenFiles,
+    is_taking_over: AtomicBool,
     pub(super) locks: Arc<Locks>,
     pub(crate) delegations: Delegations,
     pub(super) background: Arc<Abandoned>,
@@ -109,7 +111,9 @@ impl Nfs4 {
         minor_version: u32,
     ) -> Result<Self, OpError> {
         let (connection, flags) = (connections[0], SESSION_FLAGS);
-        let setup = Setup { engine: &engine, connection, config: &config, minor_version, flags };
+        let is_taking_over = config.continues.is_some();
+        let setup =
+            Setup { engine: &engine, connection, config: &config, minor_version, flags, is_taking_over };
         let (registration, session) = setup.first_session(&connections).await?;
         let (state, waiting) = (SessionState::Ready(session), Vec::new());
         let current = Current { registration, state, waiting, unreachable: (0, CallError::TimedOut) };
@@ -121,6 +125,7 @@ impl Nfs4 {
             connections,
             current,
             lease,
+            is_taking_over: AtomicBool::new(is_taking_over),
             opens: OpenFiles::new(minor_version == 0),
             locks: Locks::new(minor_version == 0),
             delegations: Delegations::default(),
@@ -133,6 +138,14 @@ impl Nfs4 {
     /// Sets the server's lease time from the attribute `lease_time`.
     pub(crate) fn set_lease(&self, lease: Duration) {
         *self.lease.lock() = lease.max(Duration::from_secs(1));
+        if let SessionState::Ready(session) = &self.current.lock().state {
+            session.wake_keeper();
+        }
+    }
+
+    /// Returns the time without a request after which the lease is renewed.
+    fn renewal_interval(&self) -> Duration {
+        *self.lease.lock() / 3
     }
 
     /// Returns whether the lease has certainly not ended at the server (RFC 8881 §8.3).
@@ -257,15 +270,15 @@ impl Nfs4 {
                 SessionState::Ready(session) => Arc::clone(session),
                 SessionState::Replacing(_) | SessionState::Failed(_) => return,
             };
-            let lease_part = *self.lease.lock() / 3;
-            match session.event(lease_part).await {
+            // The lease time is known only some time after the first session was made.
+            match session.event(|| self.renewal_interval()).await {
                 SessionEvent::Closed => return,
                 SessionEvent::RenewalDue => self.renew(&session).await,
                 SessionEvent::Flags(flags) => {
                     self.handle_flags(&session, flags).await;
                     // The flags remain set if the client does not know the revoked state. So it searches only periodically.
                     if flags.intersects(REVOKED) && self.engine.now() >= revoked_after {
-                        revoked_after = self.engine.now() + lease_part;
+                        revoked_after = self.engine.now() + self.renewal_interval();
                         // A lost session is the next event.
                         let _ = self.free_revoked(&session).await;
                     }
@@ -290,7 +303,9 @@ impl Nfs4 {
             | SequenceStatus::CB_PATH_DOWN_SESSION
             | SequenceStatus::BACKCHANNEL_FAULT;
         // A persistent session survives the server's restart; opens and locks do not (RFC 8881 §18.46.3).
-        if flags.contains(SequenceStatus::RESTART_RECLAIM_NEEDED) && self.reclaim(session).await.is_err() {
+        if flags.contains(SequenceStatus::RESTART_RECLAIM_NEEDED)
+            && (self.is_taking_over() || self.reclaim(session).await.is_err())
+        {
             session.lose(Status::DEADSESSION);
             return;
         }
@@ -304,6 +319,12 @@ impl Nfs4 {
     async fn replace(&self, lost_for: Status) {
         let mut registration = {
             let mut current = self.current.lock();
+            if self.is_taking_over() {
+                // Only the other process can reclaim its state.
+                current.state = SessionState::Failed(OpError::Status(lost_for));
+                current.wake_all();
+                return;
+            }
             current.state = SessionState::Replacing(None);
             current.registration
         };
@@ -370,6 +391,24 @@ impl Nfs4 {
         *must_reclaim = false;
         registration.is_confirmed = true;
         Ok(session)
+    }
+
+    /// Returns whether another process still has the state of this client.
+    pub(super) fn is_taking_over(&self) -> bool {
+        self.is_taking_over.load(Ordering::Relaxed)
+    }
+
+    /// Notes that this process has the state of the client.
+    ///
+    /// # Errors
+    /// The session was lost before.
+    pub(super) fn end_take_over(&self) -> Result<(), OpError> {
+        let current = self.current.lock();
+        self.is_taking_over.store(false, Ordering::Relaxed);
+        match &current.state {
+            SessionState::Failed(error) => Err(error.clone()),
+            SessionState::Ready(_) | SessionState::Replacing(_) => Ok(()),
+        }
     }
 
     /// Reclaims opens, many at a time. Adds the numbers of those that are open to `open`.
@@ -446,6 +485,7 @@ impl Nfs4 {
             config: &self.config,
             minor_version: self.minor_version,
             flags: SESSION_FLAGS,
+            is_taking_over: self.is_taking_over(),
         }
     }
 }
@@ -525,6 +565,9 @@ impl CallbackHandler for Callbacks<'_> {
                 self.nfs4.recall_any(args);
                 CbOpResult::RecallAny(Ok(()).into())
             }
+            // The other process still has the delegation, and returns it before this one gets its state.
+            CbOp::Recall(_) if self.nfs4.is_taking_over() => CbOpResult::Recall(Err(Status::DELAY).into()),
+            CbOp::GetAttr(_) if self.nfs4.is_taking_over() => CbOpResult::GetAttr(Err(Status::DELAY).into()),
             CbOp::Recall(args) => {
                 let is_known = self.nfs4.delegations.recall(&args.handle, &args.stateid);
                 let outcome = if is_known { Ok(()) } else { Err(Status::BAD_STATEID) };

@@ -244,15 +244,21 @@ impl Session {
         self.table.lock().lost
     }
 
-    /// Waits until the session is lost, flags of SEQUENCE have come, or the lease was not renewed until `deadline`.
-    pub(crate) async fn event(&self, lease_part: Duration) -> SessionEvent {
+    /// Waits until the session is lost, flags of SEQUENCE have come, or the lease was not renewed for `interval`, which is asked
+    /// again after [`Self::wake_keeper`].
+    pub(crate) async fn event(&self, interval: impl Fn() -> Duration) -> SessionEvent {
         let mut sleep = None;
-        poll_fn(|context| self.poll_event(lease_part, &mut sleep, context)).await
+        poll_fn(|context| self.poll_event(interval(), &mut sleep, context)).await
+    }
+
+    /// Wakes the task in [`Self::event`].
+    pub(crate) fn wake_keeper(&self) {
+        wake(&mut self.table.lock().keeper);
     }
 
     fn poll_event(
         &self,
-        lease_part: Duration,
+        interval: Duration,
         sleep: &mut Option<crate::engine::Sleep>,
         context: &mut Context<'_>,
     ) -> Poll<SessionEvent> {
@@ -271,7 +277,7 @@ impl Session {
         if self.engine.is_shut_down() {
             return Poll::Ready(SessionEvent::Closed);
         }
-        let due = renewed_at + lease_part;
+        let due = renewed_at + interval;
         if self.engine.now() >= due {
             return Poll::Ready(SessionEvent::RenewalDue);
         }

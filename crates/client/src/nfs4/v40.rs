@@ -54,6 +54,9 @@ impl Setup<'_> {
         let mut outcome = Err(OpError::Status(Status::STALE_CLIENTID));
         for _ in 0..REGISTRATIONS_MAX {
             let SetClientIdOk { client_id, confirm } = self.ask_client_id().await?;
+            if self.is_taking_over && self.config.continues != Some(client_id) {
+                break;
+            }
             let confirm = Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm });
             outcome = self.call(confirm).await?.skip();
             match outcome {

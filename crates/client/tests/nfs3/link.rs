@@ -318,6 +318,7 @@ pub(crate) fn config() -> Config {
         owner: Bytes::from_static(b"test"),
         host_name: Bytes::from_static(b"test"),
         verifier: [1; 8],
+        continues: None,
         machine: root(),
         slots: 16,
         v3_calls: 128,

@@ -534,6 +534,7 @@ fn config(number: usize, version: Version) -> Config {
         owner: Bytes::from(format!("client {number}")),
         host_name: Bytes::from(format!("client-{number}")),
         verifier: [1; 8],
+        continues: None,
         machine: root(),
         slots: 16,
         v3_calls: 128,

@@ -19,6 +19,7 @@ use client::results::Object;
 use client::url::{self, Host, Options, Recovery, Url};
 use net::answer_host_calls;
 use net::transport::{Route, SystemClock, run_transport};
+use protocol::nfs4::types::Status;
 use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
 use rustix::process::{getegid, geteuid, getgroups};
 use store::error_text;
@@ -166,6 +167,7 @@ impl Session {
                 config.owner = Bytes::from(identity.owner.clone());
                 config.host_name = Bytes::from(identity.host_name.clone());
                 config.verifier = identity.verifier;
+                config.continues = identity.client_id;
             }
             match Client::connect(Arc::clone(&engine), config).await {
                 Ok(client) => {
@@ -182,7 +184,12 @@ impl Session {
                 }
             }
         }
-        let (client, transport) = outcome.map_err(|error| failed("connect to", url, &error))?;
+        let (client, transport) = outcome.map_err(|error| match error {
+            OpError::Status(Status::STALE_CLIENTID) if identity.is_some() => {
+                Failure::new("the server has restarted, and does not know the client yet: try again")
+            }
+            error => failed("connect to", url, &error),
+        })?;
         let keeper = tokio::task::spawn_local({
             let client = client.clone();
             async move { client.run().await }
@@ -191,11 +198,6 @@ impl Session {
         let tasks = vec![keeper, transport];
         let server = Server { client: client.clone(), caller: caller.clone(), tasks, listener };
         self.servers.borrow_mut().insert(key, server);
-        if identity.is_some_and(|identity| client.identity() != *identity) {
-            return Err(Failure::new(
-                "the server has restarted, and does not know the client yet: try again",
-            ));
-        }
         Ok((client, caller))
     }
 

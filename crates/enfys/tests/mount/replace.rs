@@ -249,6 +249,49 @@ fn a_mount_stays_with_its_process_if_the_new_one_fails() {
     assert!(!is_mounted(top.path()));
 }
 
+#[test]
+fn a_new_process_leaves_reclaiming_to_the_old_one() {
+    if !can_mount() {
+        return;
+    }
+    let lock = "
+import fcntl, os, sys
+file = os.open('locked', os.O_RDWR | os.O_CREAT)
+fcntl.lockf(file, fcntl.LOCK_EX)
+print('locked', flush=True)
+sys.stdin.read()
+os.write(file, b'still locked')
+os.fsync(file)";
+    let ask = "
+import fcntl, os
+file = os.open('locked', os.O_RDWR)
+try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except (BlockingIOError, PermissionError): print('held')";
+    for version in ["4.0", "4.1"] {
+        // An idle client finds out within a third of the lease that the server has restarted.
+        let mut server = Server::with_lease(6);
+        let (mounted, other) = (Mounted::new(&server, version, &[]), Mounted::new(&server, version, &[]));
+        let mut holder = python(&mounted.path, lock);
+        let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3");
+        let mut line = [0; 7];
+        std::io::Read::read_exact(holder.stdout.as_mut().expect("a pipe"), &mut line).expect("a line");
+        server.kill();
+        server.start_again();
+        let directory = mounted.path.to_str().expect("text");
+        let early = run(&["mount", "--replace", directory]);
+        let why = String::from_utf8_lossy(&early.stderr);
+        assert!(early.status.success() || why.contains("try again"), "{version}: {why}");
+        await_that("it is replaced", || run(&["mount", "--replace", directory]).status.success());
+        let output = python(&other.path, ask).output().expect("python3");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n", "{version}");
+        drop(holder.stdin.take());
+        assert!(holder.wait().expect("a child").success(), "{version}");
+        assert_eq!(sh(&server.export(), "cat locked"), "still locked", "{version}");
+        mounted.end();
+        other.end();
+    }
+}
+
 /// As [`process`], while a mount may be between two processes.
 fn process_of_any(directory: &Path) -> Option<u64> {
     let output = run(&["stats", "--json", directory.to_str().expect("text")]);

@@ -46,6 +46,7 @@ fn client_config(port: u16, version: Version) -> Config {
         owner: Bytes::from_static(b"test of the mount"),
         host_name: Bytes::from_static(b"test-of-the-mount"),
         verifier: [1; 8],
+        continues: None,
         machine: root(),
         slots: 64,
         v3_calls: 128,

@@ -130,6 +130,7 @@ fn launch(
         owner: Bytes::from(format!("client-{host}")),
         host_name: Bytes::from(format!("client-{host}")),
         verifier: (boot << 8 | host as u64).to_be_bytes(),
+        continues: None,
         machine: caller(),
         slots: 2 + rng.below(8) as u32,
         v3_calls: 2 + rng.below(8) as u32,

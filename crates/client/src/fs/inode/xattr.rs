@@ -75,6 +75,8 @@ impl Inode {
     /// # Errors
     /// EOPNOTSUPP if the server has no lists of this kind, EPERM for callers other than the owner.
     pub async fn set_acl(&self, caller: &Caller, acl: &Acl) -> Result<Option<Attributes>, OpError> {
+        // A WRITE afterwards may be refused.
+        self.sync_cached_data().await;
         let change = self.start_change();
         let set = self.client().set_acl(caller, self.handle(), acl).await;
         self.client().forget_permissions(&self.handle());

@@ -7,6 +7,7 @@
 //! serves. Without that answer the old process continues.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -188,7 +189,13 @@ async fn give_state(
         return Ok(Err(Kept { serving, why }));
     }
     // Only waits for locks are left. They are abandoned here, and begin again there.
-    let hand_over = Arc::new(stopped.hand_over()?);
+    let hand_over = match stopped.hand_over() {
+        Ok(hand_over) => Arc::new(hand_over),
+        Err(error) => {
+            let why = error_text(&error).to_string();
+            return Ok(Err(Kept { serving: stopped.resume().serve(Arc::clone(adapter))?, why }));
+        }
+    };
     let saved = async {
         while adapter.active() > 0 {
             tokio::time::sleep(LOOK_INTERVAL).await;
@@ -219,9 +226,16 @@ async fn send(socket: &Arc<UnixStream>, state: FilesState, hand_over: Arc<HandOv
         socket.write_all(&length.to_ne_bytes())?;
         socket.write_all(&state)?;
         hand_over.send(socket)?;
-        expect(socket, TAKEN)
+        expect(socket, TAKEN).or_else(|error| if was_taken(socket) { Ok(()) } else { Err(error) })
     });
     sent.await.map_err(|error| format!("the other process did not take the mount: {}", error_text(&error)))
+}
+
+/// Returns whether the answer has come after all. From now on the other process cannot send it any more.
+fn was_taken(mut socket: &UnixStream) -> bool {
+    let closed = socket.shutdown(Shutdown::Read).and_then(|()| socket.set_nonblocking(true));
+    let mut byte = [0];
+    closed.is_ok() && matches!(socket.read(&mut byte), Ok(1)) && byte[0] == TAKEN
 }
 
 /// Reads the offer of the process that serves a mount.
