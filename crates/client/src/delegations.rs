@@ -9,263 +9,38 @@
 //! name), it is lost (the server has revoked it), or it is not reclaimed after a restart of the server. From the recall on it
 //! covers nothing new.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use protocol::nfs4::ops::open::SpaceLimit;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use crate::background::Signal;
 use crate::config::Caller;
-use crate::locks::LockKind;
 use crate::opens::{OpenFile, OpenMode};
 
+mod cache;
+mod recovery;
+mod table;
 #[cfg(test)]
 mod tests;
+mod types;
+
+pub(crate) use cache::{CacheWork, Cached, DelegatedCache, Verdict};
+pub use table::IDLE_MAX;
+use table::{Entry, Phase, Table};
+pub use types::DelegationCounts;
+pub(crate) use types::{Closing, Ending, Grant, Granted, Held, Kind, LocalOpen};
 
 /// Maximum number of delegations, as in Linux's client. When there are more, the least recently used ones are returned.
 pub const DELEGATIONS_MAX: usize = 5_000;
-/// The time without use after which a delegation is returned.
-pub const IDLE_MAX: Duration = Duration::from_secs(300);
 /// The time between two searches for idle delegations.
 const IDLE_SEARCH: Duration = Duration::from_secs(60);
 /// Part of all delegations that is returned when there are too many: a sixteenth.
 const SURPLUS_PART: usize = 16;
 /// Maximum number of recalls that are remembered for delegations whose OPEN has no reply yet.
 const EARLY_RECALLS_MAX: usize = 64;
-/// Callers that are remembered for one delegation; with more, the first one is forgotten.
-const CALLERS_MAX: usize = 8;
-
-/// The type of a delegation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Other clients may read the file (`OPEN_DELEGATE_READ`).
-    Read,
-    /// No other client uses the file (`OPEN_DELEGATE_WRITE`).
-    Write,
-}
-
-impl Kind {
-    /// Returns whether an open of this mode can be local.
-    const fn covers(self, mode: OpenMode) -> bool {
-        matches!(self, Self::Write) || !mode.write
-    }
-
-    /// Returns whether no other client can have a lock that conflicts with one of `kind` (§10.4.2): an exclusive lock needs an
-    /// open for writing.
-    pub(crate) fn excludes(self, kind: LockKind) -> bool {
-        self == Self::Write || kind == LockKind::Shared
-    }
-}
-
-/// Numbers of delegations so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DelegationCounts {
-    /// Delegations that are held.
-    pub held: usize,
-    /// Delegations that the server has granted.
-    pub granted: u64,
-    /// Delegations that the server has recalled.
-    pub recalled: u64,
-    /// Delegations that were returned, for any reason.
-    pub returned: u64,
-    /// Delegations that the server has revoked, or did not let the client reclaim.
-    pub lost: u64,
-    /// Opens without a request to the server.
-    pub local_opens: u64,
-}
-
-/// A delegation in the reply to an OPEN.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    pub(crate) handle: Handle,
-    pub(crate) kind: Kind,
-    pub(crate) stateid: Stateid,
-    /// The user and the mode of the OPEN.
-    pub(crate) caller: Caller,
-    pub(crate) mode: OpenMode,
-    /// Whether the server keeps the file while it is open although its last name is removed.
-    pub(crate) preserves_unlinked: bool,
-    /// The written data that may stay in the cache after a close; `None` for a delegation for reading.
-    pub(crate) limit: Option<SpaceLimit>,
-    /// The file's change attribute at the grant.
-    pub(crate) change: Option<u64>,
-}
-
-/// A delegation in a reply, without the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Granted {
-    pub(crate) kind: Kind,
-    pub(crate) stateid: Stateid,
-    /// Whether the server recalls it already.
-    pub(crate) is_recalled: bool,
-    /// As [`Grant::limit`].
-    pub(crate) limit: Option<SpaceLimit>,
-}
-
-/// A delegation that is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// The number of the delegation, which no other has.
-    pub(crate) id: u64,
-    pub(crate) kind: Kind,
-    /// When the reply with the delegation had arrived: requests sent later are executed under it.
-    pub(crate) granted_at: Duration,
-    /// The written data that may stay in the cache after a close; `None` for a delegation for reading.
-    pub(crate) limit: Option<SpaceLimit>,
-}
-
-impl Held {
-    /// Returns whether a file of `size` bytes, of which `unwritten` are only in the cache, may be closed without writing them
-    /// back (RFC 8881 §18.16.1).
-    pub(crate) fn allows_unwritten(&self, size: u64, unwritten: u64) -> bool {
-        match self.limit {
-            None => false,
-            Some(SpaceLimit::Size(limit)) => size <= limit,
-            Some(SpaceLimit::Blocks(limit)) => {
-                unwritten <= u64::from(limit.blocks) * u64::from(limit.bytes_per_block)
-            }
-        }
-    }
-}
-
-/// What a cache has of a file under a delegation for writing, for CB_GETATTR.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cached {
-    /// The size that programs see.
-    pub(crate) size: u64,
-    /// Whether there are data that the server does not have.
-    pub(crate) is_modified: bool,
-}
-
-/// A future of a cache's work.
-pub(crate) type CacheWork = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// A cache of data under delegations: a mount.
-pub(crate) trait DelegatedCache: Send + Sync {
-    /// Writes a file's data back, and waits until they are stable or have failed. The delegation is being returned, or lost.
-    fn write_back(self: Arc<Self>, handle: Handle) -> CacheWork;
-
-    /// Closes opens of a file that programs have closed, after [`Self::write_back`].
-    fn close_unused(self: Arc<Self>, handle: Handle) -> CacheWork;
-
-    /// Decides about a file's data after its delegation was revoked: if another client may have changed the file, they are
-    /// dropped, and the file's users get EIO (RFC 8881 §10.5).
-    fn check_revoked(self: Arc<Self>, handle: Handle) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
-
-    /// Waits until no WRITE of a file is under way, after [`Verdict::Discard`].
-    fn writes_ended(self: Arc<Self>, handle: Handle) -> CacheWork;
-
-    /// Returns what the cache has of a file; `None` if nothing.
-    fn cached(&self, handle: &Handle) -> Option<Cached>;
-}
-
-/// Whether data that were written under a delegation may be written back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// No other client can have changed the file.
-    Write,
-    /// It is not decided yet: the delegation was revoked.
-    Awaited,
-    /// Other clients may have changed the file.
-    Discard,
-}
-
-/// An open without a request.
-#[derive(Debug)]
-pub(crate) struct LocalOpen {
-    pub(crate) file: Arc<OpenFile>,
-    pub(crate) preserves_unlinked: bool,
-}
-
-/// How an open file is closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Closing {
-    /// The server does not know the open.
-    Local,
-    /// The open stays at the server for the next one, at most until the delegation ends.
-    Parked,
-    /// By CLOSE.
-    AtServer,
-}
-
-/// The state that is given back with a delegation.
-#[derive(Debug)]
-pub(crate) struct Ending {
-    /// The delegation; `None` if it is lost.
-    pub(crate) stateid: Option<Stateid>,
-    pub(crate) caller: Caller,
-    pub(crate) parked: Vec<Arc<OpenFile>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Held,
-    /// The server has restarted.
-    Reclaiming,
-    /// It is being returned.
-    Returning,
-    /// The server does not have it any longer; its local opens must be opened, and its parked ones closed.
-    Lost,
-}
-
-#[derive(Debug)]
-struct Entry {
-    held: Held,
-    phase: Phase,
-    stateid: Stateid,
-    /// The file's change attribute at the grant.
-    change: Option<u64>,
-    verdict: Verdict,
-    used_at: Duration,
-    preserves_unlinked: bool,
-    /// Opens whose permission the server has checked. The first one's caller returns the delegation.
-    permitted: Vec<(Caller, OpenMode)>,
-    opener: Caller,
-    /// Opens in use that the server does not know.
-    local: Vec<Arc<OpenFile>>,
-    /// Opens of the server that are not in use.
-    parked: Vec<Arc<OpenFile>>,
-    /// Whether the requests of its end were begun, so that no open can be parked.
-    has_ended: bool,
-    /// Whether it is reclaimed after a restart of the server although it is being returned: other clients must not read the file
-    /// before its data are written back.
-    reclaims: bool,
-}
-
-impl Entry {
-    fn is_reclaiming(&self) -> bool {
-        self.phase == Phase::Reclaiming || self.reclaims
-    }
-}
-
-impl Entry {
-    fn permits(&self, caller: &Caller, mode: OpenMode) -> bool {
-        let has = |part: fn(OpenMode) -> bool| {
-            !part(mode) || self.permitted.iter().any(|(known, modes)| known == caller && part(*modes))
-        };
-        has(|mode| mode.read) && has(|mode| mode.write)
-    }
-
-    fn permit(&mut self, caller: &Caller, mode: OpenMode) {
-        if self.permits(caller, mode) {
-            return;
-        }
-        if self.permitted.len() == CALLERS_MAX {
-            self.permitted.remove(0);
-        }
-        self.permitted.push((caller.clone(), mode));
-    }
-
-    fn is_idle(&self, now: Duration) -> bool {
-        self.phase == Phase::Held && self.local.is_empty() && now >= self.used_at.saturating_add(IDLE_MAX)
-    }
-}
 
 /// All delegations of a client.
 #[derive(Debug, Default)]
@@ -274,29 +49,6 @@ pub(crate) struct Delegations {
     /// Raised when a delegation is to be returned, or a search for idle ones is due at another time.
     signal: Signal,
     caches: Mutex<Vec<Weak<dyn DelegatedCache>>>,
-}
-
-impl std::fmt::Debug for dyn DelegatedCache {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("DelegatedCache")
-    }
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    entries: HashMap<Handle, Entry>,
-    /// Files whose delegations are to be returned.
-    queue: VecDeque<Handle>,
-    /// Recalls of delegations that are not known yet.
-    early: VecDeque<[u8; 12]>,
-    /// OPENs in flight that may get a delegation.
-    openings: usize,
-    /// When idle delegations are searched; `None` without delegations.
-    search_at: Option<Duration>,
-    last_id: u64,
-    counts: DelegationCounts,
-    /// Tasks that wait for the end of delegations.
-    waiting: Vec<Waker>,
 }
 
 /// Counts an OPEN in flight that may get a delegation.
@@ -309,68 +61,6 @@ impl Drop for Opening<'_> {
         table.openings -= 1;
         if table.openings == 0 {
             table.early.clear();
-        }
-    }
-}
-
-impl Table {
-    /// Returns the delegation of a file if it is held.
-    fn held(&mut self, handle: &Handle) -> Option<&mut Entry> {
-        self.entries.get_mut(handle).filter(|entry| entry.phase == Phase::Held)
-    }
-
-    /// Begins the return of a delegation. Returns false if it is not held.
-    fn begin_return(&mut self, handle: &Handle) -> bool {
-        let Some(entry) = self.held(handle) else { return false };
-        entry.phase = Phase::Returning;
-        self.queue.push_back(*handle);
-        true
-    }
-
-    /// Begins the return of the delegations of `kinds` that were not used for the longest time. Those with local opens come
-    /// last.
-    fn return_oldest(&mut self, count: usize, kinds: impl Fn(Kind) -> bool) {
-        let candidates =
-            self.entries.iter().filter(|(_, entry)| entry.phase == Phase::Held && kinds(entry.held.kind));
-        let mut candidates: Vec<_> = candidates
-            .map(|(handle, entry)| (!entry.local.is_empty(), entry.used_at, entry.held.id, *handle))
-            .collect();
-        candidates.sort_unstable_by_key(|(is_used, used_at, id, _)| (*is_used, *used_at, *id));
-        for (_, _, _, handle) in candidates.into_iter().take(count) {
-            self.begin_return(&handle);
-        }
-    }
-
-    /// Notes that the server does not have a delegation any longer, and whether other clients may have changed the file since.
-    fn lose(&mut self, handle: &Handle, may_be_changed: bool) {
-        let Some(entry) = self.entries.get_mut(handle) else { return };
-        if may_be_changed && entry.held.kind == Kind::Write {
-            entry.verdict = Verdict::Awaited;
-            self.waiting.drain(..).for_each(Waker::wake);
-        }
-        self.counts.lost += 1;
-        entry.reclaims = false;
-        // A return that is under way ends it.
-        if entry.phase != Phase::Returning {
-            self.queue.push_back(*handle);
-        }
-        entry.phase = Phase::Lost;
-    }
-
-    /// Forgets a delegation.
-    fn remove(&mut self, handle: &Handle) -> Option<Entry> {
-        let entry = self.entries.remove(handle)?;
-        self.wake();
-        Some(entry)
-    }
-
-    fn wake(&mut self) {
-        self.waiting.drain(..).for_each(Waker::wake);
-    }
-
-    fn wait(&mut self, context: &Context<'_>) {
-        if !self.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-            self.waiting.push(context.waker().clone());
         }
     }
 }
@@ -392,9 +82,11 @@ impl Delegations {
             if entry.stateid.other != stateid.other {
                 return None;
             }
-            // The server may have changed its kind (RFC 8881 §18.16.3).
-            (entry.stateid, entry.change) = (stateid, change);
-            (entry.held.kind, entry.held.limit) = (kind, limit);
+            // The server has changed its kind (RFC 8881 §18.16.3). Replies may arrive in another order.
+            if stateid.seqid > entry.stateid.seqid {
+                (entry.stateid, entry.change) = (stateid, change);
+                (entry.held.kind, entry.held.limit) = (kind, limit);
+            }
             return Some(entry.held.id);
         }
         table.last_id += 1;
@@ -728,91 +420,5 @@ impl Delegations {
         if table.remove(handle).is_some_and(|entry| entry.phase == Phase::Returning) {
             table.counts.returned += 1;
         }
-    }
-}
-
-/// Losses and reclaims.
-impl Delegations {
-    /// Returns all files with their delegations' stateids.
-    pub(crate) fn stateids(&self) -> Vec<(Handle, Stateid)> {
-        let table = self.table.lock();
-        let live = table.entries.iter().filter(|(_, entry)| entry.phase != Phase::Lost);
-        live.map(|(handle, entry)| (*handle, entry.stateid)).collect()
-    }
-
-    /// Notes that the server has revoked a delegation. Returns whether it was this one.
-    pub(crate) fn revoked(&self, handle: &Handle, stateid: &Stateid) -> bool {
-        let mut table = self.table.lock();
-        let Some(entry) = table.entries.get_mut(handle) else { return false };
-        if entry.stateid.other != stateid.other || entry.phase == Phase::Lost {
-            return false;
-        }
-        table.lose(handle, true);
-        drop(table);
-        self.signal.raise();
-        true
-    }
-
-    /// Begins to reclaim after a restart of the server. Returns the files whose delegations are reclaimed. Those whose return was
-    /// sent are not: they are lost.
-    pub(crate) fn begin_reclaim(&self) -> HashMap<Handle, Kind> {
-        let mut table = self.table.lock();
-        let mut claims = HashMap::new();
-        for (handle, entry) in &mut table.entries {
-            match entry.phase {
-                Phase::Held | Phase::Reclaiming => {
-                    entry.phase = Phase::Reclaiming;
-                    claims.insert(*handle, entry.held.kind);
-                }
-                Phase::Returning if entry.held.kind == Kind::Write && !entry.has_ended => {
-                    entry.reclaims = true;
-                    claims.insert(*handle, entry.held.kind);
-                }
-                // Its return is under way.
-                Phase::Returning => entry.phase = Phase::Lost,
-                Phase::Lost => {}
-            }
-        }
-        claims
-    }
-
-    /// Takes a reclaimed delegation, which the server may recall at once, and the file's change attribute. Returns false if none
-    /// of this file is being reclaimed.
-    pub(crate) fn reclaimed(&self, handle: &Handle, granted: &Granted, change: Option<u64>) -> bool {
-        let Granted { kind, stateid, is_recalled, limit } = *granted;
-        let mut table = self.table.lock();
-        let Some(entry) = table.entries.get_mut(handle) else { return false };
-        // One whose return has begun meanwhile is returned by its former stateid.
-        if !entry.is_reclaiming() || entry.has_ended || entry.held.kind != kind {
-            return false;
-        }
-        (entry.stateid, entry.change, entry.held.limit) = (stateid, change, limit);
-        if !std::mem::take(&mut entry.reclaims) {
-            entry.phase = Phase::Held;
-        }
-        entry.local.retain(|file| file.is_local());
-        for file in &entry.local {
-            file.delegated(stateid);
-        }
-        if is_recalled {
-            table.counts.recalled += 1;
-            table.begin_return(handle);
-            drop(table);
-            self.signal.raise();
-        }
-        true
-    }
-
-    /// Notes that no more delegations will be reclaimed: the rest is lost. Other clients cannot have changed the files of
-    /// `reopened`, of which an open was reclaimed.
-    pub(crate) fn end_reclaim(&self, reopened: &HashSet<Handle>) {
-        let mut table = self.table.lock();
-        let lost = table.entries.iter().filter(|(_, entry)| entry.is_reclaiming());
-        let lost: Vec<_> = lost.map(|(handle, _)| *handle).collect();
-        for handle in &lost {
-            table.lose(handle, !reopened.contains(handle));
-        }
-        drop(table);
-        self.signal.raise();
     }
 }

@@ -1,6 +1,8 @@
+use std::collections::{HashMap, HashSet};
 use std::task::Context;
 
 use futures_util::task::noop_waker_ref;
+use protocol::nfs4::ops::open::SpaceLimit;
 
 use super::*;
 use crate::opens::{NewOpen, OpenFiles};
@@ -42,6 +44,28 @@ fn both() -> Delegations {
     grant(&table, 1, Kind::Read, START).unwrap();
     grant(&table, 2, Kind::Write, START).unwrap();
     table
+}
+
+#[test]
+fn a_later_reply_may_change_the_kind_of_a_delegation() {
+    let table = both();
+    let changed = |seqid, kind| {
+        let stateid = Stateid { seqid, ..stateid(1) };
+        let limit = (kind == Kind::Write).then_some(SpaceLimit::Size(9));
+        let (handle, caller, mode, change) = (handle(1), user(1), OpenMode::BOTH, Some(8));
+        Grant { handle, kind, stateid, caller, mode, preserves_unlinked: true, limit, change }
+    };
+    let before = table.held(&handle(1), START).unwrap();
+    let id = table.granted(changed(2, Kind::Write), START);
+    let held = table.held(&handle(1), START).unwrap();
+    assert_eq!((id, held.id, held.kind), (Some(before.id), before.id, Kind::Write));
+    assert_eq!(held.limit, Some(SpaceLimit::Size(9)));
+    assert_eq!(table.stateid(&handle(1)).unwrap().seqid, 2);
+    assert_eq!(table.granted_change(&handle(1)), Some(Some(8)));
+    // An earlier reply that arrives later.
+    assert_eq!(table.granted(changed(1, Kind::Read), START), Some(before.id));
+    assert_eq!(table.held(&handle(1), START).unwrap(), held);
+    assert_eq!(table.stateid(&handle(1)).unwrap().seqid, 2);
 }
 
 fn new_file(opens: &OpenFiles, number: usize, mode: OpenMode, is_local: bool) -> Arc<OpenFile> {

@@ -250,10 +250,10 @@ fn data_under_a_revoked_delegation_are_written_if_nobody_has_changed_the_file() 
         world.pass(LEASE);
         assert_eq!((counts(&one).held, counts(&one).lost), (0, 1));
         let closed = world.run(known.close());
-        assert_eq!(world.run(first.close()).is_err(), is_changed, "each description is told");
+        assert_eq!(world.run(first.close()).is_err(), is_changed, "each description gets the error");
         close(&world, other);
         if is_changed {
-            assert_eq!(closed.unwrap_err().errno(), Errno::EIO, "RFC 8881 §10.5: the user is told");
+            assert_eq!(closed.unwrap_err().errno(), Errno::EIO, "RFC 8881 §10.5: the user gets the error");
             assert_eq!(read_elsewhere(&world), b"hers", "RFC 8881 §10.5: modified data are not written");
         } else {
             closed.unwrap();
@@ -285,7 +285,7 @@ fn lingering_data_after_a_missed_grace_period_are_written_if_nobody_has_changed_
         world.pass(LEASE);
         assert_eq!(read_elsewhere(&world), if is_changed { b"hers" } else { b"mine" });
         let file = open(&world, &one, &BOTH);
-        assert_eq!(world.run(file.sync()).is_err(), is_changed, "the next program is told");
+        assert_eq!(world.run(file.sync()).is_err(), is_changed, "the next program gets the error");
     }
 }
 

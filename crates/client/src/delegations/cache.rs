@@ -1,0 +1,55 @@
+//! What delegations ask of the caches of data under them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use protocol::nfs4::types::Handle;
+
+/// What a cache has of a file under a delegation for writing, for CB_GETATTR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cached {
+    /// The size that programs see.
+    pub(crate) size: u64,
+    /// Whether there are data that the server does not have.
+    pub(crate) is_modified: bool,
+}
+
+/// A future of a cache's work.
+pub(crate) type CacheWork = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A cache of data under delegations: a mount.
+pub(crate) trait DelegatedCache: Send + Sync {
+    /// Writes a file's data back, and waits until they are stable or have failed. The delegation is being returned, or lost.
+    fn write_back(self: Arc<Self>, handle: Handle) -> CacheWork;
+
+    /// Closes opens of a file that programs have closed, after [`Self::write_back`].
+    fn close_unused(self: Arc<Self>, handle: Handle) -> CacheWork;
+
+    /// Decides about a file's data after its delegation was revoked: if another client may have changed the file, they are
+    /// dropped, and the file's users get EIO (RFC 8881 §10.5).
+    fn check_revoked(self: Arc<Self>, handle: Handle) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
+
+    /// Waits until no WRITE of a file is under way, after [`Verdict::Discard`].
+    fn writes_ended(self: Arc<Self>, handle: Handle) -> CacheWork;
+
+    /// Returns what the cache has of a file; `None` if nothing.
+    fn cached(&self, handle: &Handle) -> Option<Cached>;
+}
+
+/// Whether data that were written under a delegation may be written back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// No other client can have changed the file.
+    Write,
+    /// It is not decided yet: the delegation was revoked.
+    Awaited,
+    /// Other clients may have changed the file.
+    Discard,
+}
+
+impl std::fmt::Debug for dyn DelegatedCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DelegatedCache")
+    }
+}
