@@ -10,6 +10,7 @@ mod client_addresses;
 mod commands;
 mod config;
 mod control;
+mod control_messages;
 mod control_socket;
 mod descriptor_limits;
 mod duration;

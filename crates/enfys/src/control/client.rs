@@ -7,9 +7,10 @@ use std::time::Duration;
 use store::error_text;
 
 use super::print;
-use super::protocol::{Command, Header, MAX_RESPONSE, Reply, Request, Response, VERSION};
+use super::protocol::{Command, MAX_RESPONSE, Reply, VERSION};
 use crate::cli::{ControlArguments, EvictArguments, GraceCommand, RecallArguments, StatusArguments};
 use crate::config::Config;
+use crate::control_messages::{self, ReadError};
 use crate::control_socket::{IN_STATE_DIR, connect_to};
 use crate::state_dir;
 
@@ -87,9 +88,8 @@ fn send(path: &Path, command: Command) -> Result<(Reply, String), String> {
     let mut stream = connect_to(path).map_err(|error| connect_error(path, &error))?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
     stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
-    let mut request = serde_json::to_vec(&Request { version: VERSION, command })
+    let request = control_messages::to_line(VERSION, &command)
         .map_err(|error| format!("cannot encode the request: {error}"))?;
-    request.push(b'\n');
     let mut text = String::new();
     let exchange = stream
         .write_all(&request)
@@ -101,19 +101,14 @@ fn send(path: &Path, command: Command) -> Result<(Reply, String), String> {
             _ => failed(error),
         });
     exchange?;
-    let invalid = |error| format!("{}: invalid response: {error}", path.display());
-    let header: Header = serde_json::from_str(&text).map_err(invalid)?;
-    if header.version != VERSION {
-        return Err(format!(
-            "{}: the server speaks version {} of the control protocol, this program {VERSION}: use the server's own `enfys`",
-            path.display(),
-            header.version
-        ));
-    }
-    let response: Response = serde_json::from_str(&text).map_err(invalid)?;
-    match response.reply {
-        Reply::Error(why) => Err(why),
-        reply => Ok((reply, text)),
+    match control_messages::read(text.as_bytes(), VERSION) {
+        Ok(Reply::Error(why)) => Err(why),
+        Ok(reply) => Ok((reply, text)),
+        Err(ReadError::OtherVersion(version)) => Err(format!(
+            "{}: the server speaks version {version} of the control protocol, this program {VERSION}: use the server's own `enfys`",
+            path.display()
+        )),
+        Err(ReadError::Invalid(error)) => Err(format!("{}: invalid response: {error}", path.display())),
     }
 }
 

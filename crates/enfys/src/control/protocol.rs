@@ -15,23 +15,6 @@ pub const MAX_RESPONSE: u64 = 256 << 20;
 /// Maximum number of clients in a response.
 pub const MAX_CLIENTS: usize = 10_000;
 
-/// The part of requests and responses that is the same in all versions.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Header {
-    /// [`VERSION`] of the sender.
-    pub version: u32,
-}
-
-/// A request.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Request {
-    /// [`VERSION`].
-    pub version: u32,
-    /// The command.
-    #[serde(flatten)]
-    pub command: Command,
-}
-
 /// The command of a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
@@ -50,16 +33,6 @@ pub enum Command {
     },
     /// End the grace period.
     EndGrace,
-}
-
-/// A response.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Response {
-    /// [`VERSION`].
-    pub version: u32,
-    /// The reply to the command.
-    #[serde(flatten)]
-    pub reply: Reply,
 }
 
 /// The reply to a command.

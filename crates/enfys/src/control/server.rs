@@ -13,9 +13,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
-use super::protocol::{
-    Command, Evicted, Header, MAX_CLIENTS, MAX_REQUEST, Recalled, Reply, Request, Response, Status, VERSION,
-};
+use super::protocol::{Command, Evicted, MAX_CLIENTS, MAX_REQUEST, Recalled, Reply, Status, VERSION};
+use crate::control_messages::{self, ReadError};
 use crate::control_socket::Socket;
 
 /// Maximum number of requests at once; further ones wait.
@@ -86,26 +85,20 @@ async fn serve(mut stream: UnixStream, server: &Server, clock: Clock, refusals: 
         }
         Reply::Error("permission denied: only root and the server's user may send commands".into())
     };
-    let mut text = serde_json::to_vec(&Response { version: VERSION, reply }).map_err(io::Error::other)?;
-    text.push(b'\n');
-    writer.write_all(&text).await?;
+    writer.write_all(&control_messages::to_line(VERSION, &reply)?).await?;
     writer.shutdown().await
 }
 
 async fn answer(line: &[u8], server: &Server, clock: Clock) -> Reply {
-    match serde_json::from_slice::<Header>(line) {
-        Ok(Header { version: VERSION }) => {}
-        Ok(Header { version }) => {
+    match control_messages::read(line, VERSION) {
+        Ok(command) => execute(command, server, clock).await,
+        Err(ReadError::OtherVersion(version)) => {
             let software = concat!("enfys ", env!("CARGO_PKG_VERSION"));
-            return Reply::Error(format!(
+            Reply::Error(format!(
                 "this server ({software}) speaks version {VERSION} of the control protocol, not {version}: use its own `enfys`"
-            ));
+            ))
         }
-        Err(error) => return Reply::Error(format!("not understood: {error}")),
-    }
-    match serde_json::from_slice::<Request>(line) {
-        Ok(request) => execute(request.command, server, clock).await,
-        Err(error) => Reply::Error(format!("not understood: {error}")),
+        Err(ReadError::Invalid(error)) => Reply::Error(format!("not understood: {error}")),
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use store::error_text;
 
 use super::super::table;
-use super::protocol::{Command, Header, MAX_RESPONSE, Reply, Request, Response, VERSION};
+use super::protocol::{Command, MAX_RESPONSE, Reply, VERSION};
+use crate::control_messages::{self, ReadError};
 use crate::control_socket::connect_to;
 
 /// Longest time for a response.
@@ -43,17 +44,13 @@ pub fn ask(directory: &Path, command: Command) -> Result<(Reply, String), String
 /// # Errors
 /// The response is invalid or of another version, or says that the command failed.
 pub fn parse(text: &str) -> Result<Reply, String> {
-    let invalid = |error| format!("invalid response of the mount's process: {error}");
-    let header: Header = serde_json::from_str(text).map_err(invalid)?;
-    if header.version != VERSION {
-        let version = header.version;
-        return Err(format!(
+    match control_messages::read(text.as_bytes(), VERSION) {
+        Ok(Reply::Error(why)) => Err(why),
+        Ok(reply) => Ok(reply),
+        Err(ReadError::OtherVersion(version)) => Err(format!(
             "the mount's process speaks version {version} of the control protocol, this program {VERSION}: use the `enfys` of the mount"
-        ));
-    }
-    match serde_json::from_str::<Response>(text).map_err(invalid)?.reply {
-        Reply::Error(why) => Err(why),
-        reply => Ok(reply),
+        )),
+        Err(ReadError::Invalid(error)) => Err(format!("invalid response of the mount's process: {error}")),
     }
 }
 
@@ -62,9 +59,7 @@ pub fn parse(text: &str) -> Result<Reply, String> {
 /// # Errors
 /// Those of the socket.
 pub fn send(stream: &mut UnixStream, command: Command) -> io::Result<()> {
-    let mut line = serde_json::to_vec(&Request { version: VERSION, command })?;
-    line.push(b'\n');
-    stream.write_all(&line)
+    stream.write_all(&control_messages::to_line(VERSION, &command)?)
 }
 
 /// Connects to the process of the mount on a directory, with a time limit for each message.

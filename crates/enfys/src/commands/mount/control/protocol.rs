@@ -16,23 +16,6 @@ pub const MAX_REQUEST: usize = 4 << 10;
 /// Maximum number of bytes of a response: some hundred operations.
 pub const MAX_RESPONSE: u64 = 1 << 20;
 
-/// The part of requests and responses that is the same in all versions.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Header {
-    /// [`VERSION`] of the sender.
-    pub version: u32,
-}
-
-/// A request.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Request {
-    /// [`VERSION`].
-    pub version: u32,
-    /// The command.
-    #[serde(flatten)]
-    pub command: Command,
-}
-
 /// The command of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
@@ -41,16 +24,6 @@ pub enum Command {
     Stats,
     /// Hand the mount over: see [`crate::commands::mount::hand_over`].
     HandOver,
-}
-
-/// A response.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Response {
-    /// [`VERSION`].
-    pub version: u32,
-    /// The reply to the command.
-    #[serde(flatten)]
-    pub reply: Reply,
 }
 
 /// The reply to a command.
@@ -93,7 +66,7 @@ pub struct Stats {
     /// Requests in flight.
     pub slots: Slots,
     /// Delegations.
-    pub delegations: Delegations,
+    pub delegations: DelegationCounts,
     /// Bytes of memory for caches and requests.
     pub memory: Memory,
     /// Files that are open.
@@ -171,23 +144,6 @@ pub struct Slots {
     pub waits: usize,
 }
 
-/// Delegations of files.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Delegations {
-    /// Held now.
-    pub held: usize,
-    /// Granted by the server.
-    pub granted: u64,
-    /// Recalled by the server.
-    pub recalled: u64,
-    /// Returned, for any reason.
-    pub returned: u64,
-    /// Revoked by the server.
-    pub lost: u64,
-    /// Opens without a request.
-    pub local_opens: u64,
-}
-
 /// Memory for caches and requests, in bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Memory {
@@ -233,7 +189,7 @@ impl Stats {
             operations: traffic.map(|(name, traffic)| (name, traffic.into())).collect(),
             caches: mount.cache_counts().into(),
             slots: Slots { in_use, waits },
-            delegations: client.delegation_counts().into(),
+            delegations: client.delegation_counts(),
             memory: Memory::of(mount),
             open_files: mount.open_files(),
             known_inodes,
@@ -289,12 +245,5 @@ impl From<CacheCounts> for CacheStats {
             listings: listings.into(),
             data_bytes: data_bytes.into(),
         }
-    }
-}
-
-impl From<DelegationCounts> for Delegations {
-    fn from(counts: DelegationCounts) -> Self {
-        let DelegationCounts { held, granted, recalled, returned, lost, local_opens } = counts;
-        Self { held, granted, recalled, returned, lost, local_opens }
     }
 }

@@ -11,7 +11,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, spawn_local};
 
-use super::protocol::{Command, Header, Identity, MAX_REQUEST, Reply, Request, Response, Stats, VERSION};
+use super::protocol::{Command, Identity, MAX_REQUEST, Reply, Stats, VERSION};
+use crate::control_messages::{self, ReadError};
 use crate::control_socket::Socket;
 
 /// Maximum number of requests at once; further ones wait.
@@ -115,21 +116,19 @@ impl Subject {
 
 /// Returns the command of a request.
 fn parse(line: &[u8]) -> Result<Command, String> {
-    let not_understood = |error| format!("not understood: {error}");
-    let header: Header = serde_json::from_slice(line).map_err(not_understood)?;
-    if header.version != VERSION {
-        let (software, version) = (concat!("enfys ", env!("CARGO_PKG_VERSION")), header.version);
-        return Err(format!(
-            "this mount ({software}) speaks version {VERSION} of the control protocol, not {version}: use its own `enfys`"
-        ));
-    }
-    Ok(serde_json::from_slice::<Request>(line).map_err(not_understood)?.command)
+    control_messages::read(line, VERSION).map_err(|error| match error {
+        ReadError::OtherVersion(version) => {
+            let software = concat!("enfys ", env!("CARGO_PKG_VERSION"));
+            format!(
+                "this mount ({software}) speaks version {VERSION} of the control protocol, not {version}: use its own `enfys`"
+            )
+        }
+        ReadError::Invalid(error) => format!("not understood: {error}"),
+    })
 }
 
 async fn respond(stream: &mut UnixStream, reply: Reply) -> io::Result<()> {
-    let mut text = serde_json::to_vec(&Response { version: VERSION, reply }).map_err(io::Error::other)?;
-    text.push(b'\n');
-    stream.write_all(&text).await?;
+    stream.write_all(&control_messages::to_line(VERSION, &reply)?).await?;
     stream.shutdown().await
 }
 
