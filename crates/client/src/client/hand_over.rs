@@ -10,9 +10,10 @@ use crate::error::OpError;
 use crate::hand_over::{ClientState, Identity};
 use crate::results::OpenState;
 
-/// For another process that continues the client. The order of calls: the other process connects with the identity
-/// ([`Self::identity`]) as name, verifier and version, and checks that its own is equal. Nothing uses this client any longer;
-/// [`Self::settle`], [`Self::save`]. The other process calls [`Self::restore`]. This one ends by [`Self::detach`].
+/// For another process that continues the client. The order of calls: the other process connects with name, verifier and version
+/// of the identity ([`Self::identity`]), and its client ID as [`Config::continues`](crate::config::Config::continues). When no
+/// operation is under way any longer, this process calls [`Self::settle`] and [`Self::save`], the other one [`Self::restore`].
+/// This one ends by [`Self::detach`].
 impl Client {
     /// Returns who the client is for its server.
     #[must_use]
@@ -33,6 +34,7 @@ impl Client {
 
     /// Returns all delegations, and waits until operations whose caller has gone have ended.
     pub async fn settle(&self) {
+        self.background().awaited_ended().await;
         match &self.inner.protocol {
             Protocol::Nfs3(nfs3) => nfs3.nlm().settle().await,
             Protocol::Nfs4(nfs4) => nfs4.settle().await,

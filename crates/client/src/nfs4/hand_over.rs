@@ -9,10 +9,15 @@ use crate::hand_over::ClientState;
 use crate::results::OpenState;
 
 impl Nfs4 {
-    /// Returns all delegations, and waits until operations that were abandoned have ended.
+    /// Returns all delegations, and waits until operations that were abandoned have ended, which may have got delegations.
     pub(crate) async fn settle(&self) {
-        self.give_back_all().await;
-        self.background.idle().await;
+        loop {
+            self.background.idle().await;
+            self.give_back_all().await;
+            if self.delegations.counts().held == 0 {
+                return;
+            }
+        }
     }
 
     /// Returns the opens and locks.
