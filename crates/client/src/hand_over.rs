@@ -139,7 +139,7 @@ pub struct RangeState {
     pub first: u64,
     /// The last byte; `u64::MAX` for a range without end.
     pub last: u64,
-    /// Whether others may not hold it.
+    /// Whether the lock is exclusive.
     pub is_exclusive: bool,
     /// The open through which it was locked; unused in version 3.
     pub open: u32,

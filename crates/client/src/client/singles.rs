@@ -1,4 +1,4 @@
-//! Operations on many files as single operations that are in flight together: for version 3, and for what compounds of 4.0 leave over.
+//! Operations on many files as single operations that are in flight together: for version 3, and for files that the compounds of 4.0 did not complete.
 
 use std::future::Future;
 

@@ -71,7 +71,7 @@ impl RetryPolicy {
     /// Returns the time after which a call fails whose server only answers that it must be repeated later (DELAY, JUKEBOX);
     /// `None`: never.
     #[must_use]
-    pub fn patience(&self) -> Option<Duration> {
+    pub fn delay_limit(&self) -> Option<Duration> {
         self.retries.map(|retries| self.timeout.saturating_mul(retries.saturating_add(1)))
     }
 }

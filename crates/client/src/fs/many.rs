@@ -183,7 +183,7 @@ impl FileSystem {
         }
     }
 
-    /// Has the caches look at directories again whose names were changed without them.
+    /// Makes the caches revalidate the directories in which names were changed.
     fn forget_names(&self, places: &[Place]) {
         let directories: HashSet<FileHandle> =
             places.iter().flatten().map(|(directory, _)| *directory).collect();

@@ -188,8 +188,8 @@ impl Nfs3 {
         arguments: &A,
     ) -> Result<Replied<A::Ok>, OpError> {
         let mut is_repeated = false;
-        let patience = self.config.retry.patience();
-        let end = patience.map_or(Duration::MAX, |patience| self.engine.now() + patience);
+        let limit = self.config.retry.delay_limit();
+        let end = limit.map_or(Duration::MAX, |limit| self.engine.now() + limit);
         loop {
             let permit = self.permits.take().await;
             let held = Box::new(HeldPermit(permit));

@@ -133,7 +133,7 @@ impl Nfs4 {
         mut batch: Batch,
     ) -> (Vec<ItemOutcome>, Vec<Seqid>) {
         let mut running = FuturesUnordered::new();
-        batch.end = self.end_of_patience();
+        batch.end = self.retry_deadline();
         loop {
             let limits = match fixed {
                 Some(session) => session.limits,

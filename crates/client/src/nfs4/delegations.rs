@@ -401,7 +401,7 @@ impl Nfs4 {
             let close = |file: &Arc<OpenFile>| {
                 Some(Op::Close(CloseArgs { seqid: 0, open_stateid: file.stateid().ok()? }))
             };
-            // The rest is closed by itself afterwards.
+            // The remaining opens are closed one by one afterwards.
             let room = self.session().await.map_or(0, |session| session.limits.operations as usize);
             let together = ending.parked.len().min(room.saturating_sub(RETURN_OPERATIONS));
             let closes = ending.parked[..together].iter().filter_map(close);

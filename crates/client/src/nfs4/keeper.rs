@@ -195,9 +195,9 @@ impl Nfs4 {
     }
 
     /// Returns when a request that begins now fails if the server delays it for ever.
-    pub(super) fn end_of_patience(&self) -> Duration {
-        let patience = self.config.retry.patience();
-        patience.map_or(Duration::MAX, |patience| self.engine.now() + patience)
+    pub(super) fn retry_deadline(&self) -> Duration {
+        let limit = self.config.retry.delay_limit();
+        limit.map_or(Duration::MAX, |limit| self.engine.now() + limit)
     }
 
     /// Begins attempts at a request in the session, and in the next one if that is lost.

@@ -97,7 +97,7 @@ impl Nfs4 {
         mut seqids: [&mut Seqid; OWNERS],
         ops: impl Fn([u32; OWNERS]) -> Vec<Op>,
     ) -> Result<(Results, Status), Unexecuted> {
-        let (mut pause, end) = (DELAY_FIRST, self.end_of_patience());
+        let (mut pause, end) = (DELAY_FIRST, self.retry_deadline());
         loop {
             let (results, status) =
                 send_as(session, caller, seqids.each_mut().map(|seqid| &mut **seqid), &ops).await?;

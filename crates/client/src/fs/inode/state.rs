@@ -119,7 +119,7 @@ impl Mount {
         (self.inode_of(node), attributes)
     }
 
-    /// Has the caches ask for the attributes of these objects before they use what they have of them.
+    /// Makes the caches fetch the attributes of these objects before they use cached values again.
     pub(in crate::fs) fn expire(&self, handles: &HashSet<FileHandle>) {
         let mut state = self.shared.state.lock();
         for handle in handles {

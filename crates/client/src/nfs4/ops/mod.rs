@@ -105,7 +105,7 @@ impl Nfs4 {
         gathered: &[Bytes],
         cache_this: bool,
     ) -> Result<Results, OpError> {
-        let (mut pause, end) = (DELAY_FIRST, self.end_of_patience());
+        let (mut pause, end) = (DELAY_FIRST, self.retry_deadline());
         loop {
             let results = self.compound_with(caller, ops, gathered, cache_this).await?;
             let completed = results.len().saturating_sub(1);

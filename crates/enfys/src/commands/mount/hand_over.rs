@@ -3,8 +3,8 @@
 //! On the control socket, after the request: the old process sends an [`Offer`] as a line of JSON. The new one connects to the server as
 //! the same client, and sends [`READY`]. The old process stops reading requests, finishes those under way, makes written data
 //! stable, and sends one byte: [`STATE`], followed by the length of the state in 8 bytes, the state as JSON, and the descriptors; or
-//! [`REFUSED`], followed by the reason. The new process answers [`TAKEN`] when nothing can fail any more; from then on only it
-//! serves. Without that answer the old process continues.
+//! [`REFUSED`], followed by the reason. The new process answers [`TAKEN`] when only the start of its threads is left; from then on only
+//! it serves. Without that answer the old process continues.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
