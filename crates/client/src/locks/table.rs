@@ -368,11 +368,17 @@ impl Locker {
         ranges.collect()
     }
 
-    /// Takes the stateid of a local lock that the server knows now.
-    pub(crate) fn made_known(&self, open: u32, stateid: Stateid) {
-        if let Some(of_open) = self.state.lock().opens.get_mut(&open) {
+    /// Takes the stateid of a local lock that the server knows now. Returns false if the locks were reclaimed since the snapshot:
+    /// then the server may not have this one, and the request must be repeated.
+    pub(crate) fn made_known(&self, snapshot: Snapshot, open: u32, stateid: Stateid) -> bool {
+        let mut state = self.state.lock();
+        if state.epoch != snapshot.epoch {
+            return false;
+        }
+        if let Some(of_open) = state.opens.get_mut(&open) {
             (of_open.stateid, of_open.is_local) = (Some(stateid), false);
         }
+        true
     }
 
     /// Returns whether another lock fits within the bound of an owner.
@@ -668,7 +674,12 @@ mod tests {
         drop(asking);
         for locker in locks.local_of(&file.handle) {
             for (range, _) in locker.local() {
-                locker.made_known(range.open, STATEID);
+                let early = locker.snapshot(range.open);
+                locker.begin_reclaim(true);
+                locker.end_reclaim();
+                assert!(!locker.made_known(early, range.open, STATEID), "the server has restarted since");
+                assert_eq!(locker.local().len(), 1);
+                assert!(locker.made_known(locker.snapshot(range.open), range.open, STATEID));
             }
         }
         assert!(locks.local_of(&file.handle).is_empty() && conflict().is_none());

@@ -242,16 +242,15 @@ impl Nfs4 {
         for locker in self.locks.local_of(handle) {
             let _turn = locker.turn().await;
             for (held, file) in locker.local() {
-                match self.make_lock_known(&locker, held, &file).await {
-                    Some(stateid) => locker.made_known(held.open, stateid),
-                    None => locker.lose(held),
+                if self.make_lock_known(&locker, held, &file).await.is_none() {
+                    locker.lose(held);
                 }
             }
         }
     }
 
-    /// Sends LOCK for a local lock. Returns its stateid; `None` if the server refuses.
-    async fn make_lock_known(&self, locker: &LockerUse, held: HeldRange, file: &OpenFile) -> Option<Stateid> {
+    /// Sends LOCK for a local lock, again if the server has restarted since. `None` if the server refuses.
+    async fn make_lock_known(&self, locker: &LockerUse, held: HeldRange, file: &OpenFile) -> Option<()> {
         let (range, lock_type) = (held.range, lock_type(held.kind, false));
         let locking = Locking { caller: &file.caller, file, range, lock_type, reclaim: false };
         let mut attempts = self.attempts();
@@ -259,10 +258,16 @@ impl Nfs4 {
             let session = attempts.session().await.ok()?;
             match self.lock_in(&session, locker, &locking).await {
                 // PUTFH and LOCK.
-                Ok(sent) => match sent.ok()?.results.take_results(2).pop() {
-                    Some(OpResult::Lock(LockOutcome::Ok(stateid))) => return Some(stateid),
-                    _ => return None,
-                },
+                Ok(sent) => {
+                    let mut sent = sent.ok()?;
+                    let Some(OpResult::Lock(LockOutcome::Ok(stateid))) = sent.results.take_results(2).pop()
+                    else {
+                        return None;
+                    };
+                    if locker.made_known(sent.snapshot, held.open, stateid) {
+                        return Some(());
+                    }
+                }
                 Err(error) => attempts.handle(error).ok()?,
             }
         }
