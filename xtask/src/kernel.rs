@@ -90,7 +90,9 @@ const JOB_MEMORY_KIB: usize = 1536 << 10;
 
 impl Options {
     fn jobs(&self) -> usize {
-        self.jobs.map_or_else(jobs_default, usize::from)
+        // Guests side by side would measure each other.
+        let default = if self.timings { 1 } else { jobs_default() };
+        self.jobs.map_or(default, usize::from)
     }
 
     /// Returns whether the server under test is enfys with its standard state directory.
