@@ -279,6 +279,21 @@ impl Client {
         }
     }
 
+    /// As [`Self::mount`]; returns the properties of the object's file system too.
+    pub(crate) async fn mount_with_info(
+        &self,
+        caller: &Caller,
+        path: &[&[u8]],
+    ) -> Result<(Object, FsInfo), OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => {
+                let object = nfs3.mount(caller, path).await?;
+                Ok((object, nfs3.fs_info(caller, object.handle).await?))
+            }
+            Protocol::Nfs4(nfs4) => nfs4.mount(caller, path).await,
+        }
+    }
+
     /// Sets the time for which the server keeps state without requests of the client.
     pub(crate) fn set_lease(&self, seconds: u32) {
         match &self.inner.protocol {

@@ -60,15 +60,15 @@ impl FileSystem {
             cause,
         };
         let names = path::split(path);
-        let mut object = client.mount(&caller, &names).await.map_err(failed)?;
+        let (mut object, mut info) = client.mount_with_info(&caller, &names).await.map_err(failed)?;
         let mut name = None;
         if object.attributes.kind != FileKind::Directory
             && let Some((last, parents)) = names.split_last()
         {
-            object = client.mount(&caller, parents).await.map_err(failed)?;
+            (object, info) = client.mount_with_info(&caller, parents).await.map_err(failed)?;
             name = Some(last.to_vec());
         }
-        let mount = Mount::at(client.clone(), &caller, &object).await.map_err(failed)?;
+        let mount = Mount::at(client.clone(), &object, info);
         Ok((Self { inner: Arc::new(Inner { mount, caller, root: object }) }, name))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join;
 use protocol::nfs4::compound::{CompoundResult, Op};
 use protocol::nfs4::ops::backchannel::{
     BindConnToSessionArgs, CallbackSecParms, DirFromClient, SecParmsList,
@@ -203,9 +204,16 @@ impl Setup<'_> {
         if self.minor_version == 0 {
             return Ok(());
         }
-        self.destroy_session(session).await?;
         let destroy = DestroyClientIdArgs { client_id: session.client_id };
-        gone_is_left(self.call(Op::DestroyClientId(destroy)).await?.skip())
+        let destroy_client_id =
+            async || gone_is_left(self.call(Op::DestroyClientId(destroy.clone())).await?.skip());
+        // Both are sent together. A server that executes calls of a connection in another order still has the session.
+        let (session_left, client_left) = join(self.destroy_session(session), destroy_client_id()).await;
+        session_left?;
+        match client_left {
+            Err(OpError::Status(Status::CLIENTID_BUSY)) => destroy_client_id().await,
+            left => left,
+        }
     }
 
     /// DESTROY_SESSION, which 4.0 does not have. The client ID keeps its state, for a process that continues it.

@@ -1,6 +1,7 @@
 //! Replies that are lost with their connection or their server.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use client::attributes::SetAttributes;
@@ -83,4 +84,31 @@ fn leaving_a_server_that_has_forgotten_the_client_is_not_an_error() {
         });
         assert_eq!(link.run(client.close()), Ok(()));
     }
+}
+
+/// DESTROY_SESSION and DESTROY_CLIENTID are sent together, and a server may execute the second one first (RFC 8881 §18.50.3).
+#[test]
+fn a_client_that_still_has_its_session_is_destroyed_after_it() {
+    let link = Link::new();
+    let client = link.connect(config_41()).unwrap();
+    let (sent, was_busy) = (Rc::new(RefCell::new(Vec::new())), Cell::new(false));
+    let order = Rc::clone(&sent);
+    link.answer(move |call| match () {
+        () if has(call, OpNum::DESTROY_SESSION) => {
+            order.borrow_mut().push(OpNum::DESTROY_SESSION);
+            Answer::Serve
+        }
+        () if has(call, OpNum::DESTROY_CLIENTID) => {
+            order.borrow_mut().push(OpNum::DESTROY_CLIENTID);
+            let busy = Status::CLIENTID_BUSY;
+            match was_busy.replace(true) {
+                false => results(call, busy, vec![OpResult::DestroyClientId(Err(busy).into())]),
+                true => Answer::Serve,
+            }
+        }
+        () => Answer::Serve,
+    });
+    assert_eq!(link.run(client.close()), Ok(()));
+    let twice = [OpNum::DESTROY_SESSION, OpNum::DESTROY_CLIENTID, OpNum::DESTROY_CLIENTID];
+    assert_eq!(*sent.borrow(), twice);
 }

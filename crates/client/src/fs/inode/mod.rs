@@ -101,19 +101,16 @@ impl Mount {
     /// # Errors
     /// As lookups of the names. [`Status::NOTDIR`](protocol::nfs4::types::Status::NOTDIR) if it is not a directory.
     pub async fn new(client: Client, caller: &Caller, path: &[&[u8]]) -> Result<Self, OpError> {
-        let root = client.mount(caller, path).await?;
+        let (root, info) = client.mount_with_info(caller, path).await?;
         if root.attributes.kind != FileKind::Directory {
             return Err(OpError::Status(protocol::nfs4::types::Status::NOTDIR));
         }
-        Self::at(client, caller, &root).await
+        Ok(Self::at(client, &root, info))
     }
 
-    /// Creates a mount whose root is the directory `root` of the server.
-    ///
-    /// # Errors
-    /// If the properties of its file system cannot be read.
-    pub async fn at(client: Client, caller: &Caller, root: &Object) -> Result<Self, OpError> {
-        let info = client.fs_info(caller, root.handle).await?;
+    /// Creates a mount whose root is the directory `root` of the server, on a file system with these properties.
+    #[must_use]
+    pub fn at(client: Client, root: &Object, info: FsInfo) -> Self {
         client.set_lease(info.lease_seconds);
         let caches = client.config().caches.clone();
         let limiter = caches.memory;
@@ -148,7 +145,7 @@ impl Mount {
             Arc::downgrade(&(Arc::clone(&shared) as Arc<dyn DelegatedCache>));
         shared.client.add_cache(cache);
         flusher::start(&shared);
-        Ok(Self { shared })
+        Self { shared }
     }
 
     /// Returns the root directory.

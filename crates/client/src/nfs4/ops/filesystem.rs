@@ -6,7 +6,7 @@ use protocol::nfs4::ops::getattr::GetAttrArgs;
 use protocol::nfs4::types::Bitmap;
 
 use super::super::Nfs4;
-use super::super::wire::{put, take};
+use super::super::wire::{Results, put, take};
 use crate::config::{Caller, TRANSFER_MAX};
 use crate::error::OpError;
 use crate::results::{FileHandle, FsInfo, FsStat};
@@ -34,10 +34,22 @@ const PAGE: u32 = 4096;
 /// READs and WRITEs are not smaller than this, even if a server requests it.
 const TRANSFER_MIN: u32 = 512;
 
+/// Returns GETATTR of the properties of a file system, for [`Nfs4::take_info`].
+pub(super) fn get_info() -> Op {
+    Op::GetAttr(GetAttrArgs { attributes: INFO })
+}
+
 impl Nfs4 {
     /// Returns the properties of the object's file system.
     pub(crate) async fn fs_info(&self, caller: &Caller, handle: FileHandle) -> Result<FsInfo, OpError> {
-        let wire = self.fs_attributes(caller, handle, INFO).await?;
+        let mut results = self.read_only(caller, &[put(handle), get_info()]).await?;
+        results.skip()?;
+        self.take_info(&mut results).await
+    }
+
+    /// Takes the result of [`get_info`].
+    pub(super) async fn take_info(&self, results: &mut Results) -> Result<FsInfo, OpError> {
+        let wire = take_attributes(results)?;
         let limits = self.session().await?.limits;
         // The file system's bound, the configuration's, and the size of a request or reply of the session.
         let transfer = |max: Option<u64>, configured: u32, session: u32| {
@@ -57,7 +69,10 @@ impl Nfs4 {
 
     /// Returns the free space of the object's file system.
     pub(crate) async fn fs_stat(&self, caller: &Caller, handle: FileHandle) -> Result<FsStat, OpError> {
-        let wire = self.fs_attributes(caller, handle, SPACE).await?;
+        let ops = [put(handle), Op::GetAttr(GetAttrArgs { attributes: SPACE })];
+        let mut results = self.read_only(caller, &ops).await?;
+        results.skip()?;
+        let wire = take_attributes(&mut results)?;
         Ok(FsStat {
             total_bytes: wire.space_total.unwrap_or(0),
             free_bytes: wire.space_free.unwrap_or(0),
@@ -67,17 +82,9 @@ impl Nfs4 {
             available_files: wire.files_avail.unwrap_or(0),
         })
     }
+}
 
-    async fn fs_attributes(
-        &self,
-        caller: &Caller,
-        handle: FileHandle,
-        attributes: Bitmap,
-    ) -> Result<WireAttributes, OpError> {
-        let ops = [put(handle), Op::GetAttr(GetAttrArgs { attributes })];
-        let mut results = self.read_only(caller, &ops).await?;
-        results.skip()?;
-        WireAttributes::from_file_attributes(&take!(results, GetAttr)?)
-            .map_err(|_| OpError::BadReply("attributes that cannot be decoded"))
-    }
+fn take_attributes(results: &mut Results) -> Result<WireAttributes, OpError> {
+    WireAttributes::from_file_attributes(&take!(results, GetAttr)?)
+        .map_err(|_| OpError::BadReply("attributes that cannot be decoded"))
 }

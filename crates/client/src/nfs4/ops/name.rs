@@ -6,18 +6,25 @@ use protocol::nfs4::ops::lookup::LookupArgs;
 use super::super::Nfs4;
 use super::super::convert::component;
 use super::super::getattr::{get_attributes, take_object};
-use super::super::wire::put;
+use super::super::wire::{Results, put};
+use super::filesystem::get_info;
 use crate::config::Caller;
 use crate::error::OpError;
-use crate::results::{FileHandle, Object};
+use crate::results::{FileHandle, FsInfo, Object};
 
-/// Operations of a chain apart from its LOOKUPs: SEQUENCE, PUTFH, GETFH, GETATTR.
-const CHAIN_EXTRA: usize = 4;
+/// Operations of a chain apart from its LOOKUPs: SEQUENCE, PUTFH, GETFH, GETATTR, and one more at the end.
+const CHAIN_EXTRA: usize = 5;
 
 impl Nfs4 {
     /// Looks up names from the root of the server's tree, as [`Self::lookup_chain`].
     pub(crate) async fn lookup_from_root(&self, caller: &Caller, names: &[&[u8]]) -> Result<Object, OpError> {
-        self.chain(caller, Op::PutRootFh, names).await
+        Ok(self.chain(caller, Op::PutRootFh, names, &[]).await?.0)
+    }
+
+    /// As [`Self::lookup_from_root`]; returns the properties of the object's file system too.
+    pub(crate) async fn mount(&self, caller: &Caller, names: &[&[u8]]) -> Result<(Object, FsInfo), OpError> {
+        let (object, mut results) = self.chain(caller, Op::PutRootFh, names, &[get_info()]).await?;
+        Ok((object, self.take_info(&mut results).await?))
     }
 
     /// Looks up a name in a directory.
@@ -41,10 +48,17 @@ impl Nfs4 {
         start: FileHandle,
         names: &[&[u8]],
     ) -> Result<Object, OpError> {
-        self.chain(caller, put(start), names).await
+        Ok(self.chain(caller, put(start), names, &[]).await?.0)
     }
 
-    async fn chain(&self, caller: &Caller, mut start: Op, mut names: &[&[u8]]) -> Result<Object, OpError> {
+    /// Looks up names from the object of `start`, and executes `last` on the object found. Returns its results.
+    async fn chain(
+        &self,
+        caller: &Caller,
+        mut start: Op,
+        mut names: &[&[u8]],
+        last: &[Op],
+    ) -> Result<(Object, Results), OpError> {
         let operations = self.session().await?.limits.operations as usize;
         let room = operations.saturating_sub(CHAIN_EXTRA).max(1);
         loop {
@@ -54,11 +68,14 @@ impl Nfs4 {
                 ops.push(Op::Lookup(LookupArgs { name: component(name)? }));
             }
             ops.extend([Op::GetFh, get_attributes()]);
+            if rest.is_empty() {
+                ops.extend_from_slice(last);
+            }
             let mut results = self.read_only(caller, &ops).await?;
             results.skip_many(1 + next.len())?;
             let found = take_object(&mut results)?;
             if rest.is_empty() {
-                return Ok(found);
+                return Ok((found, results));
             }
             (start, names) = (put(found.handle), rest);
         }
