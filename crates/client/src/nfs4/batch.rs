@@ -15,6 +15,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::types::{HasStatus, Status};
+use xdr::to_bytes;
 
 use super::Nfs4;
 use super::owned::{has_seqid, set_seqid};
@@ -25,7 +26,7 @@ use crate::error::OpError;
 use crate::owner::Seqid;
 
 /// Bytes of a request or reply apart from its items: headers, credentials, SEQUENCE.
-const OVERHEAD: usize = 1024;
+pub(super) const OVERHEAD: usize = 1024;
 /// Compounds that a batch is spread over, if their items are at least [`ITEMS_MIN`]. A server executes the operations of a compound
 /// one after the other, and if each waits for a disk, compounds in flight together wait together.
 pub(crate) const SPREAD: usize = 64;
@@ -33,6 +34,8 @@ pub(crate) const SPREAD: usize = 64;
 pub(crate) const WIDE_SPREAD: usize = 128;
 /// Minimum items of a compound of a batch that is spread.
 const ITEMS_MIN: usize = 8;
+/// Bytes of a WRITE before its data: operation, stateid, offset, stability, length (RFC 8881 §18.32.1).
+const WRITE_HEADER: usize = 4 + 16 + 8 + 4 + 4;
 /// Number of retries of an item after a compound that was too large.
 const TRIES_MAX: u32 = 64;
 
@@ -45,6 +48,24 @@ pub(crate) struct Item {
     pub(crate) request: usize,
     /// Maximum bytes of their results in a reply.
     pub(crate) reply: usize,
+}
+
+impl Item {
+    /// Returns the number of bytes before the data of the item's WRITE, and of the item as a whole, both rounded up.
+    fn write_offset(&self) -> (Option<usize>, usize) {
+        let (mut offset, mut size) = (None, 0);
+        for op in &self.ops {
+            match op {
+                Op::Write(args) => {
+                    size += WRITE_HEADER;
+                    offset = Some(size);
+                    size += args.data.bytes().len().next_multiple_of(4);
+                }
+                op => size += to_bytes(op).len(),
+            }
+        }
+        (offset, size)
+    }
 }
 
 /// The outcome of an item.
@@ -71,6 +92,8 @@ struct Batch {
     items_max: usize,
     /// Maximum number of items of any compound.
     share: usize,
+    /// Offset in a record below which the data of each WRITE must begin; `None` if there are no WRITEs.
+    write_start: Option<usize>,
 }
 
 /// The reaction to a failed item.
@@ -134,6 +157,7 @@ impl Nfs4 {
     ) -> (Vec<ItemOutcome>, Vec<Seqid>) {
         let mut running = FuturesUnordered::new();
         batch.end = self.retry_deadline();
+        batch.write_start = batch.has_writes().then(|| self.write_start.limit());
         loop {
             let limits = match fixed {
                 Some(session) => session.limits,
@@ -204,7 +228,12 @@ impl Batch {
             is_delayed: vec![false; count],
             items_max: share,
             share,
+            write_start: None,
         }
+    }
+
+    fn has_writes(&self) -> bool {
+        self.items.iter().any(|item| item.ops.iter().any(|op| matches!(op, Op::Write(_))))
     }
 
     /// Returns when [`Self::resume`] has something to do.
@@ -230,9 +259,15 @@ impl Batch {
             (limits.response as usize).saturating_sub(OVERHEAD),
         );
         let mut taken = Vec::new();
+        let mut size = OVERHEAD;
         while let Some(number) = self.waiting.front().copied() {
-            let Item { ops, request, reply } = &self.items[number];
-            let fits = ops.len() <= left_ops
+            let item = &self.items[number];
+            let Item { ops, request, reply } = item;
+            let (offset, own_size) = self.write_start.map_or((None, 0), |_| item.write_offset());
+            let starts_early = offset.is_none_or(|offset| Some(size + offset) <= self.write_start);
+            size += own_size;
+            let fits = starts_early
+                && ops.len() <= left_ops
                 && *request <= left_request
                 && *reply <= left_reply
                 && taken.len() < self.items_max

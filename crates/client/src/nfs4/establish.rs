@@ -205,8 +205,7 @@ impl Setup<'_> {
             return Ok(());
         }
         let destroy = DestroyClientIdArgs { client_id: session.client_id };
-        let destroy_client_id =
-            async || gone_is_left(self.call(Op::DestroyClientId(destroy)).await?.skip());
+        let destroy_client_id = async || gone_is_left(self.call(Op::DestroyClientId(destroy)).await?.skip());
         // Both are sent together. A server that executes calls of a connection in another order still has the session.
         let (session_left, client_left) = join(self.destroy_session(session), destroy_client_id()).await;
         session_left?;

@@ -27,6 +27,7 @@ use super::offloads::Offloads;
 use super::open_args::delegation_type;
 use super::session::{Session, SessionEvent, Unexecuted};
 use super::wire::Results;
+use super::write_start::WriteStart;
 use crate::abandoned::Abandoned;
 use crate::config::{Caller, Config};
 use crate::delegations::{Delegations, Kind};
@@ -64,6 +65,7 @@ pub(crate) struct Nfs4 {
     pub(super) background: Arc<Abandoned>,
     pub(super) offloads: Offloads,
     pub(super) compound_size: CompoundSize,
+    pub(super) write_start: WriteStart,
 }
 
 struct Current {
@@ -132,6 +134,7 @@ impl Nfs4 {
             background: Arc::default(),
             offloads: Offloads::default(),
             compound_size: CompoundSize::default(),
+            write_start: WriteStart::default(),
         })
     }
 
@@ -384,6 +387,7 @@ impl Nfs4 {
         let session = setup.create_session(registration, &self.connections).await?;
         self.current.lock().state = SessionState::Replacing(Some(Arc::clone(&session)));
         if *must_reclaim {
+            self.write_start.reset();
             self.reclaim(&session).await?;
         } else {
             setup.reclaim_complete(&session).await?;

@@ -24,6 +24,7 @@ mod session;
 mod statuses;
 mod v40;
 mod wire;
+mod write_start;
 
 pub use callback::CallbackHandler;
 pub(crate) use establish::{Setup, as_unsupported, create_session, exchange_id};

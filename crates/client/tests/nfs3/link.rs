@@ -73,6 +73,8 @@ pub(crate) enum Answer {
     Break,
     /// The server of this workspace serves it.
     Serve,
+    /// The server serves another record instead.
+    ServeOther(Bytes),
     /// The server serves it, and the connection breaks before the reply.
     ServeAndBreak,
 }
@@ -247,15 +249,17 @@ impl Link {
         match answer {
             Answer::Reply(reply) => self.engine.handle_record(id, reply),
             Answer::Break => false,
-            Answer::Serve => match self.executed(call.record) {
-                Some(reply) => self.engine.handle_record(id, reply),
-                None => false,
-            },
+            Answer::Serve => self.handle_reply(id, self.executed(call.record)),
+            Answer::ServeOther(record) => self.handle_reply(id, self.executed(record)),
             Answer::ServeAndBreak => {
                 self.executed(call.record);
                 false
             }
         }
+    }
+
+    fn handle_reply(&self, id: ConnectionId, reply: Option<Bytes>) -> bool {
+        reply.is_some_and(|reply| self.engine.handle_record(id, reply))
     }
 
     /// Returns the server's reply; `None` if it closes the connection.

@@ -3,6 +3,7 @@
 mod against_server;
 mod caching;
 mod inodes;
+#[allow(dead_code, reason = "the tests of version 4 use the rest")]
 mod link;
 mod lock_replies;
 mod locks;

@@ -6,3 +6,4 @@ mod bad_seqids;
 mod link;
 mod lost_replies;
 mod lying;
+mod several_writes;

@@ -74,22 +74,33 @@ impl Nfs4 {
         caller: &Caller,
         files: &[NewFile<'_>],
     ) -> Vec<Result<Object, OpError>> {
-        let opening = |file: &NewFile<'_>, owner| {
-            let set = SetAttributes { size: Some(0), ..SetAttributes::with_mode(file.mode) };
-            let how = OpenHow::Create(CreateHow::Unchecked(set_attributes(&set)));
-            let open = self.open_op(file.name, owner, OpenMode::WRITE, how)?;
-            let mut ops = vec![put(file.directory), open, Op::GetFh];
-            ops.extend(write_ops(Stateid::CURRENT, &file.data, &file.set)?);
-            ops.extend([get_attributes(), close()]);
-            Ok(Item { ops, request: REQUEST + file.name.len() + file.data.len(), reply: REPLY })
-        };
-        self.with_owners(caller, files, opening, |results, file| {
-            results.skip_many(2)?;
-            let handle = take!(results, GetFh)?;
-            let attributes = take_written(results, file.data.len(), &file.set)?;
-            Ok(Object { handle, attributes })
-        })
-        .await
+        let written = self.try_several_writes(caller, files).await;
+        let mut outcomes: Vec<Option<Result<Object, OpError>>> = files.iter().map(|_| None).collect();
+        for (number, object) in written {
+            outcomes[number] = Some(Ok(object));
+        }
+        let is_left = |(file, outcome): (_, &Option<_>)| outcome.is_none().then_some(file);
+        let left: Vec<&NewFile<'_>> = files.iter().zip(&outcomes).filter_map(is_left).collect();
+        let opening = |file: &&NewFile<'_>, owner| self.write_item(file, owner, OpenMode::WRITE);
+        let take = |results: &mut Results, file: &&NewFile<'_>| take_written_file(results, file);
+        let mut rest = self.with_owners(caller, &left, opening, take).await.into_iter();
+        let mut next = || rest.next().unwrap_or(Err(OpError::BadReply("results are missing")));
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(&mut next)).collect()
+    }
+
+    /// Returns the item that writes a file.
+    pub(super) fn write_item(&self, file: &NewFile<'_>, owner: u32, mode: OpenMode) -> Result<Item, OpError> {
+        let set = SetAttributes { size: Some(0), ..SetAttributes::with_mode(file.mode) };
+        let how = OpenHow::Create(CreateHow::Unchecked(set_attributes(&set)));
+        let mut ops = vec![put(file.directory), self.open_op(file.name, owner, mode, how)?, Op::GetFh];
+        ops.extend(write_ops(Stateid::CURRENT, &file.data, &file.set)?);
+        ops.extend([get_attributes(), close()]);
+        Ok(Item { ops, request: Self::write_request(file), reply: REPLY })
+    }
+
+    /// Returns approximately the bytes of [`Self::write_item`] in a request.
+    pub(super) fn write_request(file: &NewFile<'_>) -> usize {
+        REQUEST + file.name.len() + file.data.len()
     }
 
     /// Lists parts of directories, with handles and attributes.
@@ -247,7 +258,7 @@ impl Nfs4 {
     }
 
     /// Closes the file of an item that failed between OPEN and CLOSE.
-    async fn close_left_open(&self, caller: &Caller, results: &Results) {
+    pub(super) async fn close_left_open(&self, caller: &Caller, results: &Results) {
         let (mut opened, mut handle) = (None, None);
         for result in results.all() {
             match result {
@@ -278,7 +289,7 @@ impl Nfs4 {
 }
 
 /// CLOSE of the file that the compound has opened.
-fn close() -> Op {
+pub(super) fn close() -> Op {
     Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT })
 }
 
@@ -294,6 +305,14 @@ pub(super) fn write_ops(stateid: Stateid, data: &Bytes, set: &SetAttributes) -> 
         ops.extend(set_ops(stateid, set));
     }
     Ok(ops)
+}
+
+/// Takes the results of [`Nfs4::write_item`] up to GETATTR.
+pub(super) fn take_written_file(results: &mut Results, file: &NewFile<'_>) -> Result<Object, OpError> {
+    results.skip_many(2)?;
+    let handle = take!(results, GetFh)?;
+    let attributes = take_written(results, file.data.len(), &file.set)?;
+    Ok(Object { handle, attributes })
 }
 
 /// Takes the results of [`write_ops`] and of the GETATTR that follows, and returns the attributes.

@@ -30,6 +30,7 @@ mod object;
 mod open;
 mod space;
 mod write_many_v40;
+mod write_trial;
 mod xattr;
 
 pub(super) use lock::lock_type;
