@@ -17,7 +17,7 @@ use crate::delegations::{DelegatedCache, DelegationCounts, Held, Kind};
 use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
 use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange, Locked};
-use crate::many::{ListPart, NewDirectory, NewFile, ReadFile, Whole};
+use crate::many::{ListPart, NewDirectory, NewEntry, NewFile, ReadFile, Whole};
 use crate::nfs3::Nfs3;
 use crate::nfs4::Nfs4;
 use crate::results::{
@@ -449,6 +449,14 @@ impl Client {
                 outcomes.into_iter().flatten().collect()
             }
             Protocol::Nfs3(_) => singles::write(self, caller, files).await,
+        }
+    }
+
+    /// Creates empty files and other objects. A name that exists is an error (EEXIST), and its object is not changed.
+    pub async fn create_many(&self, caller: &Caller, new: &[NewEntry<'_>]) -> Vec<Result<Object, OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) if nfs4.has_sessions() => nfs4.create_many(caller, new).await,
+            Protocol::Nfs4(_) | Protocol::Nfs3(_) => singles::create(self, caller, new).await,
         }
     }
 

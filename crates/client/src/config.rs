@@ -74,6 +74,15 @@ impl Caller {
         Self(OpaqueAuth::NONE)
     }
 
+    /// Returns the user of an AUTH_SYS credential.
+    pub(crate) fn uid(&self) -> Option<u32> {
+        let body = self.0.body.to_vec();
+        (self.0.flavor == AuthFlavor::SYS)
+            .then(|| xdr::from_bytes::<AuthSys>(body).ok())
+            .flatten()
+            .map(|sys| sys.uid)
+    }
+
     pub(crate) fn credential(&self) -> &OpaqueAuth {
         &self.0
     }

@@ -5,6 +5,7 @@
 //! - [`Client`] implements one version of the protocol: its session with its slots, and the operations of NFS on it.
 //! - [`cache`] and [`mod@write`] cache read and written data; they know no protocol.
 //! - [`fs`] has files by path, with POSIX semantics.
+//! - [`mod@tree`] and [`copy`] remove and copy whole directories, with few round trips.
 //!
 //! [`raw`] is the low-level interface: sessions and compounds of any operations.
 //! A [`Reader`] reads files with it for copies between servers.
@@ -17,6 +18,7 @@ mod background;
 pub mod cache;
 mod client;
 pub mod config;
+pub mod copy;
 pub mod delegations;
 pub mod engine;
 pub mod errno;
@@ -39,6 +41,7 @@ mod record;
 mod repeated;
 pub mod results;
 mod slots;
+pub mod tree;
 pub mod url;
 pub mod write;
 pub mod xattr;

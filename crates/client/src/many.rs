@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use crate::attributes::{Attributes, SetAttributes};
-use crate::results::FileHandle;
+use crate::results::{FileHandle, NewObject};
 
 /// A file to read whole.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +60,28 @@ pub struct ListPart {
     pub position: (u64, [u8; 8]),
     /// Maximum bytes of the part, at least one entry's.
     pub bytes: u32,
+}
+
+/// An object to create.
+#[derive(Debug, Clone)]
+pub struct NewEntry<'a> {
+    /// Its directory.
+    pub directory: FileHandle,
+    /// Its name, which must be free.
+    pub name: &'a [u8],
+    /// Its kind.
+    pub kind: NewKind,
+    /// Its mode bits.
+    pub mode: u32,
+}
+
+/// The kind of an object to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewKind {
+    /// An empty regular file.
+    File,
+    /// Another object.
+    Object(NewObject),
 }
 
 /// A directory to create.

@@ -38,6 +38,8 @@ pub enum Creation {
     IfMissing,
     /// It must be missing (`O_CREAT | O_EXCL`). The verifier identifies a repetition; it must be unique to the call.
     Exclusive([u8; 8]),
+    /// It must be missing. Without a verifier, a repetition that the server does not recognize fails with EEXIST.
+    Guarded,
 }
 
 /// A file that was opened.

@@ -17,6 +17,7 @@ mod host_calls;
 mod host_listener;
 #[cfg(feature = "krb5")]
 pub mod kerberos;
+pub mod local;
 mod output;
 mod peers;
 mod pool;

@@ -9,8 +9,8 @@ use super::Client;
 use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::config::Caller;
 use crate::error::OpError;
-use crate::many::{ListPart, NewDirectory, NewFile, ReadFile, Whole};
-use crate::results::{DirPage, FileHandle, NewObject, Object, OpenState, Stability};
+use crate::many::{ListPart, NewDirectory, NewEntry, NewFile, NewKind, ReadFile, Whole};
+use crate::results::{Creation, DirPage, FileHandle, NewObject, Object, OpenMode, OpenState, Stability};
 
 /// Items that are worked on at a time. The version's own bound of calls in flight is usually lower.
 const IN_FLIGHT: usize = 256;
@@ -123,6 +123,25 @@ async fn write_all(
         attributes = client.set_attributes(caller, handle, state, &file.set).await?;
     }
     Ok(Object { handle, attributes })
+}
+
+pub(super) async fn create(
+    client: &Client,
+    caller: &Caller,
+    new: &[NewEntry<'_>],
+) -> Vec<Result<Object, OpError>> {
+    in_flight(new, async |new| {
+        let set = SetAttributes::with_mode(new.mode);
+        let NewKind::Object(kind) = &new.kind else {
+            let (mode, creation) = (OpenMode::WRITE, Creation::Guarded);
+            let opened = client.open(caller, new.directory, new.name, mode, creation, &set).await?;
+            client.close_file(caller, opened.object.handle, &opened.state).await?;
+            return Ok(opened.object);
+        };
+        let created = client.create_object(caller, new.directory, new.name, kind, &set).await;
+        created.map(|(object, _)| object)
+    })
+    .await
 }
 
 pub(super) async fn create_directories(

@@ -14,8 +14,8 @@ use super::{FileSystem, OpenOptions, path};
 use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::errno::Errno;
 use crate::error::{Error, OpError};
-use crate::many::{NewFile, ReadFile};
-use crate::results::FileHandle;
+use crate::many::{NewEntry, NewFile, NewKind, ReadFile};
+use crate::results::{FileHandle, Object};
 
 /// Maximum number of directories that are resolved at a time.
 const RESOLVED_MAX: usize = 256;
@@ -31,6 +31,17 @@ pub struct WholeFile<'a> {
     pub mode: u32,
     /// All its data: not more than fits into one WRITE.
     pub data: Bytes,
+}
+
+/// An object to create by [`FileSystem::create_many`].
+#[derive(Debug, Clone)]
+pub struct NewPath<'a> {
+    /// Its path, which must be free.
+    pub path: &'a [u8],
+    /// Its kind.
+    pub kind: NewKind,
+    /// Its mode bits.
+    pub mode: u32,
 }
 
 /// The directory and the name of a path, or why there is none.
@@ -95,6 +106,29 @@ impl FileSystem {
             });
         }
         outcomes
+    }
+
+    /// Creates empty files, directories, links and special files, many in a request. All directories above are resolved first, so
+    /// that an object whose directory is created by the same call fails with ENOENT: create a tree level by level.
+    ///
+    /// # Errors
+    /// As open(2) with `O_EXCL`, mkdir(2), symlink(2) and mknod(2). An object that exists (EEXIST) is not changed; of one that failed,
+    /// nothing was created.
+    pub async fn create_many(&self, new: &[NewPath<'_>]) -> Vec<Result<Object, Error>> {
+        let paths: Vec<&[u8]> = new.iter().map(|new| new.path).collect();
+        let places = self.places(&paths).await;
+        let mut items = Vec::new();
+        for (place, new) in places.iter().zip(new) {
+            if let Ok((directory, name)) = place {
+                items.push(NewEntry { directory: *directory, name, kind: new.kind.clone(), mode: new.mode });
+            }
+        }
+        let mut created = self.client().create_many(self.caller(), &items).await.into_iter();
+        self.forget_names(&places);
+        let mut of = |(path, place): (&&[u8], &Place)| {
+            place.clone().and_then(|_| next(&mut created)).map_err(|cause| self.failed("create", path, cause))
+        };
+        paths.iter().zip(&places).map(&mut of).collect()
     }
 
     /// Returns the attributes of objects, many in a request. Symbolic links at the end of a path are not followed.

@@ -27,7 +27,7 @@ mod xattr;
 pub use file::{File, OpenOptions};
 pub use inode::{Inode, Mount};
 pub use listing::Listing;
-pub use many::WholeFile;
+pub use many::{NewPath, WholeFile};
 pub use walk::{Listed, Walk};
 
 /// A directory of a server with everything below it, for one caller. Clones are the same.
@@ -107,7 +107,7 @@ impl FileSystem {
         Ok(self.inner.mount.inode(&self.resolve(path, follow).await?))
     }
 
-    fn failed(&self, operation: &'static str, path: &[u8], cause: OpError) -> Error {
+    pub(crate) fn failed(&self, operation: &'static str, path: &[u8], cause: OpError) -> Error {
         Error { operation, path: Some(path.to_vec()), server: self.client().config().server.clone(), cause }
     }
 }

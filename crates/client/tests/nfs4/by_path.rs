@@ -1,9 +1,12 @@
 //! Many files by their paths, without caches.
 
 use bytes::Bytes;
+use client::attributes::FileKind;
 use client::config::Version;
 use client::errno::Errno;
-use client::fs::WholeFile;
+use client::fs::{NewPath, WholeFile};
+use client::many::NewKind;
+use client::results::NewObject;
 use protocol::nfs4::types::OpNum;
 
 use crate::world::World;
@@ -61,5 +64,55 @@ fn files_of_two_directories_resolve_each_directory_once() {
             assert_eq!(fs.read_dir(b"a/b1", false).await.unwrap().len(), 0);
         });
         assert_eq!((world.server().counts().opens, peer.count(OpNum::REMOVE)), (0, compounds));
+    }
+}
+
+#[test]
+fn objects_are_created_many_in_a_request() {
+    for version in [Version::V3, Version::V40, Version::V41, Version::V42] {
+        let world = World::new();
+        let (fs, peer) = world.mounted(version);
+        let (file, directory) = (NewKind::File, NewKind::Object(NewObject::Directory));
+        let names: Vec<String> = (0..FILES).map(|at| format!("a/{at}")).collect();
+        let new = |path, kind| NewPath { path, kind, mode: 0o750 };
+        world.run(async {
+            fs.mkdir(b"a", 0o755).await.unwrap();
+            let kind = |at: usize| if at.is_multiple_of(2) { file.clone() } else { directory.clone() };
+            let all: Vec<_> =
+                names.iter().enumerate().map(|(at, name)| new(name.as_bytes(), kind(at))).collect();
+            let before = peer.compounds.borrow().len();
+            let created = fs.create_many(&all).await;
+            let sent = peer.compounds.borrow().len() - before;
+            if version >= Version::V41 {
+                assert_eq!(sent, 1 + FILES.div_ceil(8), "{version:?}");
+            }
+            for ((new, created), name) in all.iter().zip(created).zip(&names) {
+                let (object, found) = (created.unwrap(), fs.lstat(name.as_bytes()).await.unwrap());
+                assert_eq!((object.attributes.fileid, object.attributes.kind), (found.fileid, found.kind));
+                assert_eq!((found.mode, found.kind == FileKind::Regular), (0o750, new.kind == file));
+            }
+            // Names that exist are not changed, whatever has them.
+            fs.write_many(&[WholeFile { path: b"a/0", mode: 0, data: Bytes::from_static(b"kept") }]).await;
+            let link = NewKind::Object(NewObject::Symlink(Bytes::from_static(b"0")));
+            let fifo = NewKind::Object(NewObject::Fifo);
+            let mixed = [
+                new(&b"a/0"[..], file.clone()),
+                new(b"a/link", link),
+                new(b"a/1", file.clone()),
+                new(b"missing/x", file.clone()),
+                new(b"a/fifo", fifo),
+                new(b"a/0", directory.clone()),
+                new(b"/", directory.clone()),
+            ];
+            let errno =
+                |created: Result<_, client::error::Error>| created.map(|_| ()).map_err(|error| error.errno());
+            let outcomes: Vec<_> = fs.create_many(&mixed).await.into_iter().map(errno).collect();
+            let exists = Err(Errno::EEXIST);
+            let expected = [exists, Ok(()), exists, Err(Errno::ENOENT), Ok(()), exists, Err(Errno::EBUSY)];
+            assert_eq!(outcomes, expected, "{version:?}");
+            assert_eq!(fs.read_many(&[b"a/link"], 10).await.remove(0).unwrap(), "kept");
+            assert_eq!(fs.lstat(b"a/fifo").await.unwrap().kind, FileKind::Fifo);
+        });
+        assert_eq!(world.server().counts().opens, 0, "{version:?}");
     }
 }

@@ -3,6 +3,7 @@
 
 mod attributes;
 mod by_path;
+mod copying;
 mod locks;
 mod log;
 mod soft;

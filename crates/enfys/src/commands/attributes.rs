@@ -1,6 +1,8 @@
 //! Attributes of files in the form of the client's library, for all versions of the protocol.
 
-pub use client::attributes::{Attributes, FileKind, FsId, Timestamp};
+#[cfg(test)]
+pub use client::attributes::FsId;
+pub use client::attributes::{Attributes, FileKind, Timestamp};
 
 /// Returns the nanoseconds since 1970.
 pub fn nanoseconds(time: Timestamp) -> i128 {

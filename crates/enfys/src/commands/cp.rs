@@ -7,14 +7,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 use client::attributes::FileKind;
+use client::copy::{Copier, CopyOptions};
+use client::tree::{Tree, TreePath};
 use client::url::Url;
+use net::local::LocalTree;
 
 use super::attributes::Attributes;
-use super::copy::{Copier, CopyOptions, Reflink};
+use super::copy::{Reflink, ShownCopy};
 use super::progress::{self, Progress};
 use super::quote::shell_quoted;
 use super::session::{Failure, Session, parse_url, shown};
-use super::tree::{LocalTree, RemoteTree, Tree, TreePath};
+use super::tree::{Names, RemoteTree};
 use super::umask::umask;
 
 const HELP: &str = "\
@@ -193,7 +196,7 @@ async fn remote(session: &Session, url: &Url) -> Result<(TreeObject, Option<Attr
     let (parent, name) = location.parent("access").await?;
     let tree = Box::new(RemoteTree::new(&location.above(), &parent));
     let path = TreePath::root().join(&name).map_err(|error| Failure::new(error.to_string()))?;
-    let attributes = tree.attributes(&path).await?;
+    let attributes = tree.tree.attributes(&path).await.map_err(|error| tree.url.failure(&error))?;
     Ok((TreeObject::Remote(tree, path), attributes))
 }
 
@@ -216,7 +219,7 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
         umask: umask(),
         skips: None,
         deletes: false,
-        reflink: arguments.reflink,
+        reflink: arguments.reflink.into(),
     };
     let keeps_name = is_directory && !arguments.no_target_directory;
     for (source, shown) in sources.iter().zip(&arguments.places) {
@@ -254,24 +257,30 @@ pub async fn copy_one(
     let name = if keeps_name { source.name() } else { Vec::new() };
     match (&from, target) {
         (TreeObject::Local(from, source), TreeObject::Local(to, target)) => {
-            run_copy((from, source), (to, target), &name, attributes, options, progress).await
+            run_copy((from, from, source), (to, to, target), &name, attributes, options, progress).await
         }
         (TreeObject::Local(from, source), TreeObject::Remote(to, target)) => {
-            run_copy((from, source), (&**to, target), &name, attributes, options, progress).await
+            let to = (&to.tree, &to.url as _, target);
+            run_copy((from, from, source), to, &name, attributes, options, progress).await
         }
         (TreeObject::Remote(from, source), TreeObject::Local(to, target)) => {
-            run_copy((&**from, source), (to, target), &name, attributes, options, progress).await
+            let from = (&from.tree, &from.url as _, source);
+            run_copy(from, (to, to, target), &name, attributes, options, progress).await
         }
         (TreeObject::Remote(from, source), TreeObject::Remote(to, target)) => {
-            run_copy((&**from, source), (&**to, target), &name, attributes, options, progress).await
+            let (from, to) = ((&from.tree, &from.url as _, source), (&to.tree, &to.url as _, target));
+            run_copy(from, to, &name, attributes, options, progress).await
         }
     }
 }
 
+/// An object of a tree, with the names that the tree's objects have in messages.
+type Place<'a, T> = (&'a T, &'a dyn Names<<T as Tree>::Error>, &'a TreePath);
+
 /// Copies an object to a path, or below it under `name` if there is one.
 async fn run_copy<S: Tree, D: Tree>(
-    (from, source): (&S, &TreePath),
-    (to, target): (&D, &TreePath),
+    (from, source_names, source): Place<'_, S>,
+    (to, target_names, target): Place<'_, D>,
     name: &[u8],
     attributes: Attributes,
     options: CopyOptions,
@@ -283,11 +292,12 @@ async fn run_copy<S: Tree, D: Tree>(
         name => target.join(name).map_err(|error| Failure::new(error.to_string()))?,
     };
     if target.is_root() && attributes.kind != FileKind::Directory {
-        let shown = to.show(&target);
+        let shown = target_names.show(&target);
         return Err(Failure::new(format!(
             "cannot overwrite the directory {shown} with another type of object"
         )));
     }
-    Copier::new(from, to, options, progress).copy(source.clone(), target, attributes).await;
+    let report = ShownCopy { from: source_names, to: target_names, progress };
+    Copier::new(from, to, options, &report).copy(source.clone(), target, attributes).await;
     Ok(())
 }

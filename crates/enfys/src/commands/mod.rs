@@ -34,7 +34,6 @@ mod owner;
 mod pattern;
 mod progress;
 mod quote;
-mod removal;
 mod session;
 mod space;
 mod stat_format;

@@ -4,12 +4,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use client::attributes::FileKind;
+use client::error::Error;
+use client::tree::{Removal, RemoveError, TreePath};
 use client::url::Url;
 
 use super::output::{Output, run as run_command};
-use super::removal::Removal;
 use super::session::{Failure, Session, parse_url, shown};
-use super::tree::{RemoteTree, Tree, TreePath};
+use super::tree::{Names, RemoteTree};
 
 const HELP: &str = "\
 Examples:
@@ -65,15 +66,18 @@ async fn remove(
     if is_directory && !arguments.recursive && !arguments.dir {
         return Err(Failure::new(format!("cannot remove {}: Is a directory (-r removes it)", shown(url))));
     }
-    let tree = RemoteTree::new(&location.above(), &parent);
+    let RemoteTree { tree, url } = RemoteTree::new(&location.above(), &parent);
     let path = TreePath::root().join(&name).map_err(|error| Failure::new(error.to_string()))?;
-    let report = |path: &TreePath, removed: Result<(), Failure>| match removed {
-        Ok(()) if arguments.verbose => output.print(format!("removed {}\n", tree.show(path)).as_bytes()),
+    let report = |path: &TreePath, removed: Result<(), RemoveError<Error>>| match removed {
+        Ok(()) if arguments.verbose => output.print(format!("removed {}\n", url.show(path)).as_bytes()),
         Ok(()) => {}
-        Err(failure) => output.fail(&failure),
+        Err(RemoveError::Tree(error)) => output.fail(&url.failure(&error)),
+        Err(error @ (RemoveError::Name(_) | RemoveError::Kept)) => {
+            output.fail(&Failure::new(error.to_string()));
+        }
     };
-    let removal =
-        Removal { tree: &tree, is_recursive: arguments.recursive, refuse: &|_, _| None, report: &report };
+    let keeps = |_: &TreePath, _: &_| false;
+    let removal = Removal { tree: &tree, is_recursive: arguments.recursive, keeps: &keeps, report: &report };
     removal.remove(vec![(path, object.attributes)]).await;
     Ok(())
 }

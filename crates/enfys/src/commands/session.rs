@@ -121,7 +121,7 @@ impl Session {
     ///
     /// - A big file takes a READ or a WRITE for each MiB, 16 of a file in flight (8 for `cat`), and one COMMIT.
     /// - Small files, names and directories take compounds, or calls that are in flight together.
-    /// - Handles of directories are remembered by path (`tree::remote`), so that a deep path takes one chain of LOOKUPs.
+    /// - Handles of directories are remembered by path (`client::tree`), so that a deep path takes one chain of LOOKUPs.
     ///
     /// `enfys/tests/serve/round_trips.rs` has the counts.
     ///

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use client::attributes::FileKind;
+use client::copy::{CopyOptions, Reflink, Same};
 
-use super::copy::{CopyOptions, Reflink, Same};
 use super::cp::{Argument, TreeObject, copy_one};
 use super::progress::{self, Progress};
 use super::session::{Failure, Session};

@@ -256,7 +256,9 @@ impl Inode {
         creation: Creation,
         set: &SetAttributes,
     ) -> Option<OpenFile> {
-        if matches!(creation, Creation::Exclusive(_)) || set.size.is_some() && !flags.mode.write {
+        if matches!(creation, Creation::Exclusive(_) | Creation::Guarded)
+            || set.size.is_some() && !flags.mode.write
+        {
             return None;
         }
         match self.known(caller, name) {

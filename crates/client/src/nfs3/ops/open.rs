@@ -28,6 +28,7 @@ impl Nfs3 {
             Creation::Exclusive(verifier) => {
                 return self.create_exclusively(caller, directory, name, verifier, set).await;
             }
+            Creation::Guarded => return self.create_guarded(caller, directory, name, mode, set).await,
             // CREATE needs permission to change the directory, which an existing file must not need.
             Creation::IfMissing => match self.lookup(caller, directory, name).await {
                 Ok(object) => return self.open_existing(caller, object, mode, set.size).await,
@@ -142,6 +143,29 @@ impl Nfs3 {
         let handle = opened.object.handle;
         opened.object.attributes = self.set_attributes(caller, handle, &opened.state, &set).await?;
         Ok(opened)
+    }
+
+    /// Creates a file that must be missing.
+    async fn create_guarded(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        mode: OpenMode,
+        set: &SetAttributes,
+    ) -> Result<Opened, OpError> {
+        let how = CreateHow::Guarded(set_attributes(set));
+        let arguments = CreateArgs { where_: entry_of(&directory, name)?, how };
+        let replied = self.call_once(caller, &arguments).await?;
+        if replied.is_repeated_with(Status::EXIST) {
+            // The first execution has probably made it.
+            let object = self.lookup(caller, directory, name).await?;
+            return match object.attributes.kind {
+                FileKind::Regular => self.open_existing(caller, object, mode, None).await,
+                _ => Err(OpError::Status(Status::EXIST)),
+            };
+        }
+        self.opened(caller, directory, name, &replied.result?).await
     }
 
     /// Returns a file that was created. Its creator may use it regardless of its mode.

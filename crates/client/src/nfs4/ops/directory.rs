@@ -23,6 +23,23 @@ use crate::results::{DirEntry, DirPage, FileHandle, NewObject, Object};
 /// The attributes that a listing without handles requests.
 const PLAIN: Bitmap = Bitmap::of(&[number::FILEID, number::MOUNTED_ON_FILEID, number::RDATTR_ERROR]);
 
+/// Returns CREATE of an object.
+pub(super) fn create_op(name: &[u8], kind: &NewObject, set: &SetAttributes) -> Result<Op, OpError> {
+    let device = |major: u32, minor: u32| SpecData { major, minor };
+    let object_type = match kind {
+        NewObject::Directory => CreateType::DIRECTORY,
+        NewObject::Symlink(to) => CreateType::Link(
+            LinkText::new(to.clone())
+                .map_err(|_| OpError::Invalid(Errno::ENAMETOOLONG, "the link's content is too long"))?,
+        ),
+        NewObject::BlockDevice(major, minor) => CreateType::Block(device(*major, *minor)),
+        NewObject::CharacterDevice(major, minor) => CreateType::Character(device(*major, *minor)),
+        NewObject::Socket => CreateType::SOCKET,
+        NewObject::Fifo => CreateType::FIFO,
+    };
+    Ok(Op::Create(CreateArgs { object_type, name: component(name)?, attributes: set_attributes(set) }))
+}
+
 impl Nfs4 {
     /// Lists a part of a directory of at most `bytes`. `plus` asks for handles and attributes too.
     pub(crate) async fn read_directory(
@@ -46,20 +63,7 @@ impl Nfs4 {
         kind: &NewObject,
         set: &SetAttributes,
     ) -> Result<(Object, Changed), OpError> {
-        let device = |major: u32, minor: u32| SpecData { major, minor };
-        let object_type = match kind {
-            NewObject::Directory => CreateType::DIRECTORY,
-            NewObject::Symlink(to) => CreateType::Link(
-                LinkText::new(to.clone())
-                    .map_err(|_| OpError::Invalid(Errno::ENAMETOOLONG, "the link's content is too long"))?,
-            ),
-            NewObject::BlockDevice(major, minor) => CreateType::Block(device(*major, *minor)),
-            NewObject::CharacterDevice(major, minor) => CreateType::Character(device(*major, *minor)),
-            NewObject::Socket => CreateType::SOCKET,
-            NewObject::Fifo => CreateType::FIFO,
-        };
-        let create = CreateArgs { object_type, name: component(name)?, attributes: set_attributes(set) };
-        let ops = [put(directory), Op::Create(create), Op::GetFh, get_attributes()];
+        let ops = [put(directory), create_op(name, kind, set)?, Op::GetFh, get_attributes()];
         let mut results = self.change(caller, &ops).await?;
         results.skip()?;
         let created = match take!(results, Create) {

@@ -18,16 +18,17 @@ use super::super::convert::{component, set_attributes};
 use super::super::getattr::{get_attributes, take_attributes, take_object};
 use super::super::open_args::{open_owner, share_access};
 use super::super::wire::{Results, put, take};
-use super::directory::{list_ops, take_page};
+use super::directory::{create_op, list_ops, take_page};
 use super::object::set_ops;
 use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::many::{ListPart, NewDirectory, NewFile, ReadFile, Whole};
+use crate::many::{ListPart, NewDirectory, NewEntry, NewFile, NewKind, ReadFile, Whole};
 use crate::opens::OpenMode;
 use crate::owner::Owner;
-use crate::results::{DirPage, FileHandle, Object};
+use crate::repeated::find_created;
+use crate::results::{DirPage, FileHandle, NewObject, Object};
 
 /// Approximate bytes of an item's request, without names, attributes and data.
 pub(super) const REQUEST: usize = 512;
@@ -101,6 +102,61 @@ impl Nfs4 {
     /// Returns approximately the bytes of [`Self::write_item`] in a request.
     pub(super) fn write_request(file: &NewFile<'_>) -> usize {
         REQUEST + file.name.len() + file.data.len()
+    }
+
+    /// Creates empty files and other objects, whose names must be free.
+    pub(crate) async fn create_many(
+        &self,
+        caller: &Caller,
+        list: &[NewEntry<'_>],
+    ) -> Vec<Result<Object, OpError>> {
+        let item = |new: &NewEntry<'_>, owner| {
+            let set = SetAttributes::with_mode(new.mode);
+            let mut ops = vec![put(new.directory)];
+            let mut request = REQUEST + new.name.len();
+            match &new.kind {
+                NewKind::File => {
+                    let how = OpenHow::Create(CreateHow::Guarded(set_attributes(&set)));
+                    let open = self.open_op(new.name, owner, OpenMode::WRITE, how)?;
+                    ops.extend([open, Op::GetFh, get_attributes(), close()]);
+                }
+                NewKind::Object(kind) => {
+                    if let NewObject::Symlink(target) = kind {
+                        request += target.len();
+                    }
+                    ops.extend([create_op(new.name, kind, &set)?, Op::GetFh, get_attributes()]);
+                }
+            }
+            Ok(Item { ops, request, reply: REPLY })
+        };
+        let created = self.with_owners(caller, list, item, |results, _| match results.skip_many(2) {
+            // A session was lost after it had created the object: the reply to that is lost.
+            Err(OpError::Status(Status::EXIST)) if results.is_repeated => Ok(None),
+            created => created.and_then(|()| take_object(results)).map(Some),
+        });
+        let mut outcomes = Vec::with_capacity(list.len());
+        for (new, outcome) in list.iter().zip(created.await) {
+            outcomes.push(match outcome {
+                Ok(Some(object)) => Ok(object),
+                Ok(None) => self.find_new(caller, new).await,
+                Err(error) => Err(error),
+            });
+        }
+        outcomes
+    }
+
+    /// Returns the object that a lost request has probably created.
+    async fn find_new(&self, caller: &Caller, new: &NewEntry<'_>) -> Result<Object, OpError> {
+        let found = self.lookup(caller, new.directory, new.name).await;
+        match &new.kind {
+            NewKind::Object(kind) => {
+                find_created(found, kind, async |link| self.read_link(caller, link).await).await
+            }
+            NewKind::File => match found? {
+                object if object.attributes.kind == FileKind::Regular => Ok(object),
+                _ => Err(OpError::Status(Status::EXIST)),
+            },
+        }
     }
 
     /// Lists parts of directories, with handles and attributes.

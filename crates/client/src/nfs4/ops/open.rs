@@ -55,6 +55,7 @@ impl Nfs4 {
         let how = match creation {
             Creation::No => OpenHow::NoCreate,
             Creation::IfMissing => OpenHow::Create(CreateHow::Unchecked(set_attributes(set))),
+            Creation::Guarded => OpenHow::Create(CreateHow::Guarded(set_attributes(set))),
             Creation::Exclusive(verifier) => OpenHow::Create(self.exclusive(verifier, set)),
         };
         let sets_later = matches!(how, OpenHow::Create(CreateHow::Exclusive(_)));

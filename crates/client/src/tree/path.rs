@@ -3,9 +3,9 @@
 use std::fmt;
 
 /// Maximum number of bytes of a name on Linux's file systems.
-const NAME_MAX: usize = 255;
+pub const NAME_MAX: usize = 255;
 /// Maximum number of bytes of a path below a root.
-const PATH_MAX: usize = 64 << 10;
+pub const PATH_MAX: usize = 64 << 10;
 
 /// A path below the root of a tree: names with slashes between, or nothing for the root itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -26,6 +26,7 @@ pub enum NameError {
 
 impl TreePath {
     /// Returns the root.
+    #[must_use]
     pub fn root() -> Self {
         Self::default()
     }
@@ -42,6 +43,7 @@ impl TreePath {
     }
 
     /// Returns the path as bytes, without a slash at the beginning.
+    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -52,6 +54,7 @@ impl TreePath {
     }
 
     /// Returns the directory and the name in it; `None` for the root.
+    #[must_use]
     pub fn split_last(&self) -> Option<(Self, &[u8])> {
         if self.0.is_empty() {
             return None;
@@ -63,6 +66,7 @@ impl TreePath {
     }
 
     /// Returns whether this is the root.
+    #[must_use]
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
@@ -89,6 +93,8 @@ impl fmt::Display for NameError {
         }
     }
 }
+
+impl std::error::Error for NameError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! A directory of this machine; no file outside of it is read or written.
+//! A directory of this machine as a [`Tree`]; no file outside of it is read or written.
 //!
 //! Every path is resolved by openat2(2) with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS; on a kernel without it, component by
 //! component with O_NOFOLLOW. The last name is used with its directory's descriptor. So no symbolic link, whether it was there
@@ -11,18 +11,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use client::attributes::{Attributes, FileKind, FsId, Timestamp};
+use client::tree::{NewAttributes, TreePath};
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, SeekFrom, Stat, Timestamps, Uid};
 use rustix::io::Errno;
-
-use super::path::TreePath;
-use crate::commands::attributes::{Attributes, FileKind, FsId, Timestamp};
 
 /// Flags with which every descriptor is opened.
 const COMMON: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW);
 /// Bytes of a block in `st_blocks`.
 const BLOCK: u64 = 512;
 
-/// A directory and everything below it.
+/// A directory of this machine and everything below it.
 #[derive(Debug)]
 pub struct LocalTree {
     root: OwnedFd,
@@ -36,29 +35,22 @@ pub struct LocalTree {
 pub struct TreeError {
     /// The operation, for instance "create".
     pub operation: &'static str,
+    /// The path, with that of the root in front.
     pub path: PathBuf,
+    /// The system's error.
     pub errno: Errno,
 }
 
 impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { operation, path, errno } = self;
-        let why = store::error_text(&std::io::Error::from(*errno));
-        let path = crate::commands::quote::shell_quoted(path.as_os_str().as_encoded_bytes());
-        write!(f, "cannot {operation} {path}: {why}")
+        let why = std::io::Error::from(*errno).to_string();
+        let why = why.split(" (os error ").next().unwrap_or_default();
+        write!(f, "cannot {operation} {}: {why}", path.display())
     }
 }
 
-/// New attributes; `None` leaves one as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NewAttributes {
-    /// The lower twelve mode bits; ignored for symbolic links, which have none on Linux.
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub atime: Option<Timestamp>,
-    pub mtime: Option<Timestamp>,
-}
+impl std::error::Error for TreeError {}
 
 impl LocalTree {
     /// Opens a directory as the root of a tree. Symbolic links in this path are followed: it is the user's own.
@@ -316,11 +308,12 @@ impl LocalTree {
     }
 
     /// Returns an error about a path.
-    pub fn error(&self, operation: &'static str, path: &TreePath, errno: Errno) -> TreeError {
+    pub(super) fn error(&self, operation: &'static str, path: &TreePath, errno: Errno) -> TreeError {
         TreeError { operation, path: self.shown(path), errno }
     }
 
     /// Returns a path as messages show it.
+    #[must_use]
     pub fn shown(&self, path: &TreePath) -> PathBuf {
         if path.is_root() { self.shown.clone() } else { self.shown.join(OsStr::from_bytes(path.as_bytes())) }
     }
@@ -340,7 +333,7 @@ fn set_mode(parent: BorrowedFd<'_>, name: &[u8], mode: u32) -> Result<(), Errno>
 ///
 /// # Errors
 /// As lseek(2). A file system without holes has one range.
-pub fn next_data(file: impl AsFd, offset: u64) -> Result<Option<(u64, u64)>, Errno> {
+pub(super) fn next_data(file: impl AsFd, offset: u64) -> Result<Option<(u64, u64)>, Errno> {
     let begins = match rustix::fs::seek(&file, SeekFrom::Data(offset)) {
         Ok(begins) => begins,
         Err(Errno::NXIO) => return Ok(None),

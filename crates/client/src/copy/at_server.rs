@@ -1,15 +1,13 @@
 //! Copies that a server makes itself: by clone, or by copying the data without the network between.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use client::errno::Errno;
-use client::error::OpError;
-
-use super::super::session::Failure;
-use super::super::tree::{RemoteFile, RemoteTree};
+use crate::errno::Errno;
+use crate::error::{Error, OpError};
+use crate::tree::{ServerFile, ServerTree};
 
 /// The condition for shared blocks between files of one server (cp(1), `--reflink`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reflink {
     /// If the server can; otherwise it copies the data, or this program does.
     #[default]
@@ -23,20 +21,20 @@ pub enum Reflink {
 /// Bytes of one COPY: a server answers a long one in the background.
 const COPY_BYTES: u64 = 1 << 30;
 
-/// The server's result for a file.
+/// How a server has copied a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ByServer {
+pub enum ByServer {
+    /// The files share their blocks.
     Cloned,
+    /// It copied the data.
     Copied,
-    /// Nothing: the server does not support it.
-    Nothing,
 }
 
 /// Operations that the servers of a copy do not support, as far as is known. Each is tried once.
 #[derive(Debug, Default)]
 pub(super) struct Inability {
-    cloning: Cell<bool>,
-    copying: Cell<bool>,
+    cloning: AtomicBool,
+    copying: AtomicBool,
 }
 
 /// Returns whether a server reports that it does not support this at all, between these file systems, or for these files.
@@ -45,26 +43,28 @@ fn is_inability(cause: &OpError) -> bool {
 }
 
 impl Inability {
-    /// Lets the server of both trees copy a file into an empty one.
+    /// Lets the server of both trees copy a file into an empty one; `None` if it does not support it.
     ///
     /// # Errors
     /// The server's error; with [`Reflink::Always`] also that it cannot clone.
     pub(super) async fn copy(
         &self,
-        (from, reader): (&RemoteTree, &RemoteFile),
-        (to, writer): (&RemoteTree, &RemoteFile),
+        (from, reader): (&ServerTree, &ServerFile),
+        (to, writer): (&ServerTree, &ServerFile),
         (size, keeps_holes): (u64, bool),
         reflink: Reflink,
-    ) -> Result<ByServer, Failure> {
-        if !self.cloning.get() || reflink == Reflink::Always {
+    ) -> Result<Option<ByServer>, Error> {
+        if !self.cloning.load(Relaxed) || reflink == Reflink::Always {
             match to.clone_from(reader, writer, size).await {
-                Ok(()) => return Ok(ByServer::Cloned),
-                Err(cause) if reflink == Reflink::Auto && is_inability(&cause) => self.cloning.set(true),
-                Err(cause) => return Err(to.cannot("clone", writer, &cause)),
+                Ok(()) => return Ok(Some(ByServer::Cloned)),
+                Err(cause) if reflink == Reflink::Auto && is_inability(&cause) => {
+                    self.cloning.store(true, Relaxed)
+                }
+                Err(cause) => return Err(to.cannot("clone", writer, cause)),
             }
         }
-        if self.copying.get() {
-            return Ok(ByServer::Nothing);
+        if self.copying.load(Relaxed) {
+            return Ok(None);
         }
         let ranges = if keeps_holes { from.data_ranges(reader, size).await? } else { vec![(0, size)] };
         for (begins, ends) in ranges {
@@ -72,16 +72,16 @@ impl Inability {
             while offset < ends {
                 match to.copy_from(reader, writer, offset, (ends - offset).min(COPY_BYTES)).await {
                     // The file has become shorter: the reader will notice.
-                    Ok(0) => return Ok(ByServer::Nothing),
+                    Ok(0) => return Ok(None),
                     Ok(count) => offset += count,
                     Err(cause) if is_inability(&cause) => {
-                        self.copying.set(true);
-                        return Ok(ByServer::Nothing);
+                        self.copying.store(true, Relaxed);
+                        return Ok(None);
                     }
-                    Err(cause) => return Err(to.cannot("copy to", writer, &cause)),
+                    Err(cause) => return Err(to.cannot("copy to", writer, cause)),
                 }
             }
         }
-        Ok(ByServer::Copied)
+        Ok(Some(ByServer::Copied))
     }
 }

@@ -1,11 +1,11 @@
 //! Removes trees: many names in a request, so that the number of round trips depends on the depth.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use super::attributes::{Attributes, FileKind};
-use super::session::Failure;
-use super::tree::{Tree, TreePath};
+use super::{NameError, Tree, TreePath};
+use crate::attributes::{Attributes, FileKind};
 
 /// Directories of one level that are emptied together.
 const DIRECTORIES: usize = 256;
@@ -13,15 +13,43 @@ const DIRECTORIES: usize = 256;
 /// An object to remove.
 pub type ObjectToRemove = (TreePath, Attributes);
 
-/// Removes trees. An object that cannot be removed is reported, and the others are still removed.
-pub struct Removal<'a, T> {
+/// The reason why an object was not removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoveError<E> {
+    /// An operation of the tree failed.
+    Tree(E),
+    /// An entry of the directory has a name that could lead elsewhere.
+    Name(NameError),
+    /// [`Removal::keeps`] forbids it.
+    Kept,
+}
+
+impl<E: fmt::Display> fmt::Display for RemoveError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tree(error) => error.fmt(f),
+            Self::Name(error) => error.fmt(f),
+            Self::Kept => f.write_str("it must not be removed"),
+        }
+    }
+}
+
+impl<E: std::error::Error> std::error::Error for RemoveError<E> {}
+
+/// Gets the outcome of an object.
+pub type RemoveReport<'a, E> = dyn Fn(&TreePath, Result<(), RemoveError<E>>) + 'a;
+
+/// Removes trees. An object that cannot be removed is reported, and the others are still removed; a directory with an object
+/// that remains is kept without a report of its own.
+pub struct Removal<'a, T: Tree> {
+    /// The tree.
     pub tree: &'a T,
     /// Whether directories are removed with everything below; otherwise only empty ones.
     pub is_recursive: bool,
-    /// Returns the reason why an object must not be removed.
-    pub refuse: &'a dyn Fn(&TreePath, &Attributes) -> Option<Failure>,
+    /// Returns whether an object must not be removed.
+    pub keeps: &'a dyn Fn(&TreePath, &Attributes) -> bool,
     /// Gets the outcome for each object.
-    pub report: &'a dyn Fn(&TreePath, Result<(), Failure>),
+    pub report: &'a RemoveReport<'a, T::Error>,
 }
 
 impl<T: Tree> Removal<'_, T> {
@@ -43,8 +71,8 @@ impl<T: Tree> Removal<'_, T> {
             let (mut directories, mut names, mut all) = (Vec::new(), Vec::new(), true);
             for object in objects {
                 let (path, attributes) = &object.1;
-                if let Some(why) = (self.refuse)(path, attributes) {
-                    (self.report)(path, Err(why));
+                if (self.keeps)(path, attributes) {
+                    (self.report)(path, Err(RemoveError::Kept));
                     (emptied[object.0], all) = (false, false);
                 } else if is_directory(&object) && self.is_recursive {
                     directories.push(object);
@@ -80,8 +108,8 @@ impl<T: Tree> Removal<'_, T> {
             for (directory, listing) in left.into_iter().zip(listings) {
                 match listing {
                     None => later.push(directory),
-                    Some(Err(failure)) => {
-                        (self.report)(&directory.1.0, Err(failure));
+                    Some(Err(error)) => {
+                        (self.report)(&directory.1.0, Err(RemoveError::Tree(error)));
                         kept.push(directory.0);
                     }
                     Some(Ok(listing)) => {
@@ -89,7 +117,7 @@ impl<T: Tree> Removal<'_, T> {
                             match directory.1.0.join(&entry.name) {
                                 Ok(path) => entries.push((listed.len(), (path, entry.attributes))),
                                 Err(error) => {
-                                    (self.report)(&directory.1.0, Err(Failure::new(error.to_string())));
+                                    (self.report)(&directory.1.0, Err(RemoveError::Name(error)));
                                 }
                             }
                         }
@@ -115,12 +143,12 @@ impl<T: Tree> Removal<'_, T> {
         for ((parent, (path, _)), removed) in objects.iter().zip(self.tree.remove_many(&names).await) {
             match removed {
                 // Another process has removed it.
-                Err(failure) if failure.is_missing() && self.is_recursive => (self.report)(path, Ok(())),
+                Err(error) if T::is_missing(&error) && self.is_recursive => (self.report)(path, Ok(())),
                 removed => {
                     if removed.is_err() {
                         kept.push(*parent);
                     }
-                    (self.report)(path, removed);
+                    (self.report)(path, removed.map_err(RemoveError::Tree));
                 }
             }
         }

@@ -1,9 +1,8 @@
 //! Guards against copying objects onto or into themselves.
 
-use super::Copier;
-use crate::commands::attributes::Attributes;
-use crate::commands::session::Failure;
-use crate::commands::tree::{Tree, TreePath};
+use super::{Copier, CopyError, Failed};
+use crate::attributes::Attributes;
+use crate::tree::{Tree, TreePath};
 
 /// Maximum number of reads of the attributes of a directory that changes.
 const READS_MAX: usize = 16;
@@ -30,7 +29,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         &self,
         source: &TreePath,
         attributes: &Attributes,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, Failed<S, D>> {
         let Some((target, known)) = self.target.get() else { return Ok(false) };
         let number = |of: &Attributes| (of.fsid, of.fileid);
         if attributes.fileid != known.fileid {
@@ -41,9 +40,9 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         }
         // It changes while it is filled. Attributes of both sides are only compared if it has not changed in between.
         for _ in 0..READS_MAX {
-            let before = self.to.attributes(target).await?;
-            let one = self.from.attributes(source).await?;
-            let after = self.to.attributes(target).await?;
+            let before = self.to.attributes(target).await.map_err(CopyError::Target)?;
+            let one = self.from.attributes(source).await.map_err(CopyError::Source)?;
+            let after = self.to.attributes(target).await.map_err(CopyError::Target)?;
             if let (Some(one), Some(other), true) = (one, after, before == after) {
                 return Ok(self.is_one_object(&one, &other));
             }

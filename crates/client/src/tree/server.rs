@@ -1,25 +1,21 @@
 //! A tree of a server.
 
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use client::attributes::{Attributes, FileKind, SetAttributes, SetTime};
-use client::errno::Errno;
-use client::error::OpError;
-use client::fs::{FileSystem, Listing};
-use client::many;
-use client::results::{
-    Content, Creation, FileHandle, NewObject, Object, OpenMode, OpenState, Ranges, Stability,
-};
-use client::url::Url;
 use futures_util::stream::{self, StreamExt};
+use parking_lot::Mutex;
 
-use super::local::NewAttributes;
-use super::path::TreePath;
-use super::{Entry, ReadFile, Tree, WriteFile};
-use crate::commands::session::{Failure, Location, below, failed, shown};
-use crate::commands::walk::named;
+use super::{Entry, NewAttributes, ReadFile, Tree, TreePath, WriteFile};
+use crate::attributes::{Attributes, FileKind, NOBODY, SetAttributes};
+use crate::errno::Errno;
+use crate::error::{Error, OpError};
+use crate::fs::{FileSystem, Listing};
+use crate::many;
+use crate::results::{
+    Content, Creation, DirEntry, FileHandle, NewObject, Object, OpenMode, OpenState, Ranges, Stability,
+};
 
 /// Maximum number of directories whose handles are remembered; others are looked up again.
 const DIRECTORIES_MAX: usize = 1 << 20;
@@ -28,13 +24,12 @@ const DIRECTORIES_MAX: usize = 1 << 20;
 const LOOKUPS: usize = 64;
 
 /// A directory of a server and everything below it. Symbolic links are never followed.
-pub struct RemoteTree {
+pub struct ServerTree {
     fs: FileSystem,
-    url: Url,
     root: FileHandle,
-    directories: RefCell<HashMap<TreePath, FileHandle>>,
+    directories: Mutex<HashMap<TreePath, FileHandle>>,
     /// Set after the server has reported that it cannot find holes.
-    lacks_seek: Cell<bool>,
+    lacks_seek: AtomicBool,
 }
 
 /// The directory of a path, and the name in it.
@@ -54,37 +49,44 @@ fn with_parents<'p, T, I>(
 }
 
 /// An open file of a server.
-pub struct RemoteFile {
+pub struct ServerFile {
     handle: FileHandle,
     state: OpenState,
     path: TreePath,
     /// Whether it takes less space than its size.
     has_holes: bool,
     /// The end of the written data.
-    end: Cell<u64>,
+    end: AtomicU64,
     /// The verifier of unstable WRITEs.
-    verifier: Cell<Option<[u8; 8]>>,
+    verifier: Mutex<Option<[u8; 8]>>,
 }
 
-impl RemoteFile {
+impl ServerFile {
     /// Notes that data were written which are not stable yet.
     fn written_as(&self, verifier: [u8; 8]) -> Result<(), OpError> {
-        let before = self.verifier.replace(Some(verifier));
+        let before = self.verifier.lock().replace(verifier);
         if before.is_some_and(|before| before != verifier) { Err(LOST) } else { Ok(()) }
     }
 }
 
-impl RemoteTree {
-    /// Creates the tree of a directory.
-    pub fn new(location: &Location, root: &Object) -> Self {
-        let directories = RefCell::default();
-        Self {
-            fs: location.fs.clone(),
-            url: location.url.clone(),
-            root: root.handle,
-            directories,
-            lacks_seek: Cell::new(false),
+impl ServerTree {
+    /// Takes the directory `root` of a file system as root of a tree.
+    #[must_use]
+    pub fn new(fs: FileSystem, root: &Object) -> Self {
+        Self { fs, root: root.handle, directories: Mutex::default(), lacks_seek: AtomicBool::new(false) }
+    }
+
+    /// Takes the directory at `path` as root of a tree, following symbolic links.
+    ///
+    /// # Errors
+    /// As opendir(3).
+    pub async fn open(fs: &FileSystem, path: &[u8]) -> Result<Self, Error> {
+        let failed = |cause| fs.failed("open directory", path, cause);
+        let root = fs.resolve(path, true).await.map_err(failed)?;
+        if root.attributes.kind != FileKind::Directory {
+            return Err(failed(OpError::Invalid(Errno::ENOTDIR, "not a directory")));
         }
+        Ok(Self::new(fs.clone(), &root))
     }
 
     /// Returns the handle of a directory.
@@ -92,7 +94,7 @@ impl RemoteTree {
         if path.is_root() {
             return Ok(self.root);
         }
-        if let Some(handle) = self.directories.borrow().get(path) {
+        if let Some(handle) = self.directories.lock().get(path) {
             return Ok(*handle);
         }
         let names: Vec<&[u8]> = path.names().collect();
@@ -102,7 +104,7 @@ impl RemoteTree {
     }
 
     fn remember(&self, path: &TreePath, handle: FileHandle) {
-        let mut directories = self.directories.borrow_mut();
+        let mut directories = self.directories.lock();
         if directories.len() < DIRECTORIES_MAX {
             directories.insert(path.clone(), handle);
         }
@@ -146,14 +148,14 @@ impl RemoteTree {
     /// Returns an outcome for each path: why its directory was not found, or the next of `outcomes`.
     fn outcomes<'p, P, T>(
         &self,
-        operation: &str,
+        operation: &'static str,
         paths: impl Iterator<Item = &'p TreePath>,
         found: Vec<Result<P, OpError>>,
         mut outcomes: impl Iterator<Item = Result<T, OpError>>,
-    ) -> Vec<Result<T, Failure>> {
+    ) -> Vec<Result<T, Error>> {
         let mut next =
             |found: Result<P, OpError>| found.and_then(|_| outcomes.next().unwrap_or(Err(MISSING)));
-        let outcome = |(path, found)| next(found).map_err(|cause| self.failed(operation, path, &cause));
+        let outcome = |(path, found)| next(found).map_err(|cause| self.failed(operation, path, cause));
         paths.zip(found).map(outcome).collect()
     }
 
@@ -180,8 +182,8 @@ impl RemoteTree {
         }
     }
 
-    fn failed(&self, operation: &str, path: &TreePath, cause: &OpError) -> Failure {
-        failed(operation, &below(&self.url, path.as_bytes()), cause)
+    fn failed(&self, operation: &'static str, path: &TreePath, cause: OpError) -> Error {
+        self.fs.failed(operation, path.as_bytes(), cause)
     }
 
     async fn open_file(
@@ -190,16 +192,16 @@ impl RemoteTree {
         mode: OpenMode,
         creation: Creation,
         set: &SetAttributes,
-    ) -> Result<RemoteFile, OpError> {
+    ) -> Result<ServerFile, OpError> {
         let (parent, name) = self.parent(path).await?;
         let opened = self.fs.client().open(self.fs.caller(), parent, name, mode, creation, set).await?;
         let (object, path) = (opened.object, path.clone());
-        let (end, verifier) = (Cell::new(object.attributes.size), Cell::new(None));
+        let (end, verifier) = (AtomicU64::new(object.attributes.size), Mutex::default());
         let has_holes = object.attributes.used.saturating_add(HOLE) <= object.attributes.size;
-        Ok(RemoteFile { handle: object.handle, state: opened.state, path, has_holes, end, verifier })
+        Ok(ServerFile { handle: object.handle, state: opened.state, path, has_holes, end, verifier })
     }
 
-    async fn write_all(&self, file: &RemoteFile, offset: u64, data: Bytes) -> Result<(), OpError> {
+    async fn write_all(&self, file: &ServerFile, offset: u64, data: Bytes) -> Result<(), OpError> {
         let (mut offset, mut data) = (offset, data);
         let most = self.fs.info().write_max.max(1) as usize;
         while !data.is_empty() {
@@ -213,24 +215,30 @@ impl RemoteTree {
             offset += u64::from(reply.count);
             data = data.slice((reply.count as usize).min(data.len())..);
         }
-        file.end.set(file.end.get().max(offset));
+        file.end.fetch_max(offset, Ordering::Relaxed);
         Ok(())
     }
 
     /// Clones all of a file into an empty one.
-    pub async fn clone_from(&self, from: &RemoteFile, to: &RemoteFile, size: u64) -> Result<(), OpError> {
+    ///
+    /// # Errors
+    /// The server's status; EOPNOTSUPP without version 4.2.
+    pub async fn clone_from(&self, from: &ServerFile, to: &ServerFile, size: u64) -> Result<(), OpError> {
         let ranges = Ranges { source_offset: 0, destination_offset: 0, count: 0 };
         let (source, destination) = ((from.handle, &from.state), (to.handle, &to.state));
         self.fs.client().clone_range(self.fs.caller(), source, destination, ranges).await?;
-        to.end.set(size);
+        to.end.store(size, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Copies bytes of a file to the same place of another. Returns how many; 0 at the end of the source.
+    /// Copies bytes of a file to the same place of another, at the server. Returns how many; 0 at the end of the source.
+    ///
+    /// # Errors
+    /// The server's status; EOPNOTSUPP without version 4.2.
     pub async fn copy_from(
         &self,
-        from: &RemoteFile,
-        to: &RemoteFile,
+        from: &ServerFile,
+        to: &ServerFile,
         offset: u64,
         count: u64,
     ) -> Result<u64, OpError> {
@@ -240,12 +248,15 @@ impl RemoteTree {
         if reply.stability == Stability::Unstable && reply.count > 0 {
             to.written_as(reply.verifier)?;
         }
-        to.end.set(to.end.get().max(offset + reply.count));
+        to.end.fetch_max(offset + reply.count, Ordering::Relaxed);
         Ok(reply.count)
     }
 
     /// Returns the ranges of a file that may have data.
-    pub async fn data_ranges(&self, file: &RemoteFile, size: u64) -> Result<Vec<(u64, u64)>, Failure> {
+    ///
+    /// # Errors
+    /// The failure of SEEK.
+    pub async fn data_ranges(&self, file: &ServerFile, size: u64) -> Result<Vec<(u64, u64)>, Error> {
         let (mut ranges, mut offset) = (Vec::new(), 0);
         while let Some((begins, ends)) = self.next_data(file, offset, size).await? {
             ranges.push((begins, ends.min(size)));
@@ -258,19 +269,21 @@ impl RemoteTree {
     }
 
     /// Returns whether both trees are of one server, which is reached by one client.
+    #[must_use]
     pub fn shares_server(&self, other: &Self) -> bool {
         self.fs.client().is_same(other.fs.client())
     }
 
     /// Returns the failure of an operation on an open file.
-    pub fn cannot(&self, operation: &str, file: &RemoteFile, cause: &OpError) -> Failure {
+    #[must_use]
+    pub fn cannot(&self, operation: &'static str, file: &ServerFile, cause: OpError) -> Error {
         self.failed(operation, &file.path, cause)
     }
 
     /// Returns the next range with data by SEEK; the whole rest if the server has none.
     async fn seek_data(
         &self,
-        file: &RemoteFile,
+        file: &ServerFile,
         offset: u64,
         size: u64,
     ) -> Result<Option<(u64, u64)>, OpError> {
@@ -284,27 +297,27 @@ impl RemoteTree {
                 Ok(Some((begins, if ends > begins { ends } else { size })))
             }
             Err(cause) if cause.errno() == Errno::EOPNOTSUPP => {
-                self.lacks_seek.set(true);
+                self.lacks_seek.store(true, Ordering::Relaxed);
                 Ok(Some((offset, size)))
             }
             Err(cause) => Err(cause),
         }
     }
 
-    async fn commit(&self, file: &RemoteFile) -> Result<(), OpError> {
-        let Some(verifier) = file.verifier.take() else { return Ok(()) };
+    async fn commit(&self, file: &ServerFile) -> Result<(), OpError> {
+        let Some(verifier) = file.verifier.lock().take() else { return Ok(()) };
         let reply = self.fs.client().commit(self.fs.caller(), file.handle, 0, 0).await?;
         if reply.verifier == verifier { Ok(()) } else { Err(LOST) }
     }
 
-    async fn set(&self, file: &RemoteFile, size: u64, new: &NewAttributes) -> Result<(), OpError> {
+    async fn set(&self, file: &ServerFile, size: u64, new: &NewAttributes) -> Result<(), OpError> {
         let (client, caller) = (self.fs.client(), self.fs.caller());
-        if file.end.get() < size {
+        if file.end.load(Ordering::Relaxed) < size {
             // A hole at the end.
             let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
             client.set_attributes(caller, file.handle, &file.state, &set).await?;
         }
-        let set = set_attributes(new);
+        let set = new.to_set();
         if !set.is_empty() {
             client.set_attributes(caller, file.handle, &file.state, &set).await?;
         }
@@ -330,75 +343,69 @@ const LOST: OpError = OpError::Invalid(
 
 const MISSING: OpError = OpError::BadReply("results are missing");
 
+/// Returns an entry whose object is known, which is that of all entries of whole listings.
+fn named(entry: DirEntry) -> Option<(Vec<u8>, Object)> {
+    Some((entry.name.to_vec(), entry.object?))
+}
+
 /// Mode bits of symbolic links, which servers ignore.
 const LINK_MODE: u32 = 0o777;
 
-fn set_attributes(new: &NewAttributes) -> SetAttributes {
-    let time = |time: Option<client::attributes::Timestamp>| time.map_or(SetTime::Keep, SetTime::To);
-    SetAttributes {
-        mode: new.mode,
-        uid: new.uid,
-        gid: new.gid,
-        size: None,
-        atime: time(new.atime),
-        mtime: time(new.mtime),
-    }
-}
+impl Tree for ServerTree {
+    type Error = Error;
+    type Reader = ServerFile;
+    type Writer = ServerFile;
 
-impl Tree for RemoteTree {
-    type Reader = RemoteFile;
-    type Writer = RemoteFile;
-
-    async fn attributes(&self, path: &TreePath) -> Result<Option<Attributes>, Failure> {
+    async fn attributes(&self, path: &TreePath) -> Result<Option<Attributes>, Error> {
         match self.object(path).await {
             Ok(object) => {
                 self.remember_directory(path, &object);
                 Ok(Some(object.attributes))
             }
             Err(cause) if cause.errno() == Errno::ENOENT => Ok(None),
-            Err(cause) => Err(self.failed("access", path, &cause)),
+            Err(cause) => Err(self.failed("access", path, cause)),
         }
     }
 
-    async fn list(&self, path: &TreePath) -> Result<Vec<Entry>, Failure> {
+    async fn list(&self, path: &TreePath) -> Result<Vec<Entry>, Error> {
         let listing = async {
             let object = self.object(path).await?;
             self.whole(path, &object, Listing::default()).await
         };
-        listing.await.map_err(|cause| self.failed("list", path, &cause))
+        listing.await.map_err(|cause| self.failed("list", path, cause))
     }
 
-    async fn read_link(&self, path: &TreePath) -> Result<Vec<u8>, Failure> {
+    async fn read_link(&self, path: &TreePath) -> Result<Vec<u8>, Error> {
         let target = async {
             let object = self.object(path).await?;
             self.fs.client().read_link(self.fs.caller(), object.handle).await
         };
-        let target = target.await.map_err(|cause| self.failed("read the link", path, &cause))?;
+        let target = target.await.map_err(|cause| self.failed("read the link", path, cause))?;
         Ok(target.to_vec())
     }
 
-    async fn open(&self, path: &TreePath) -> Result<RemoteFile, Failure> {
+    async fn open(&self, path: &TreePath) -> Result<ServerFile, Error> {
         let none = SetAttributes::default();
         let opened = self.open_file(path, OpenMode::READ, Creation::No, &none).await;
-        opened.map_err(|cause| self.failed("open", path, &cause))
+        opened.map_err(|cause| self.failed("open", path, cause))
     }
 
     async fn next_data(
         &self,
-        file: &RemoteFile,
+        file: &ServerFile,
         offset: u64,
         size: u64,
-    ) -> Result<Option<(u64, u64)>, Failure> {
+    ) -> Result<Option<(u64, u64)>, Error> {
         if offset >= size {
             return Ok(None);
         }
-        if !file.has_holes || self.lacks_seek.get() {
+        if !file.has_holes || self.lacks_seek.load(Ordering::Relaxed) {
             return Ok(Some((offset, size)));
         }
-        self.seek_data(file, offset, size).await.map_err(|cause| self.failed("seek in", &file.path, &cause))
+        self.seek_data(file, offset, size).await.map_err(|cause| self.failed("seek in", &file.path, cause))
     }
 
-    async fn read(&self, file: &RemoteFile, offset: u64, length: usize) -> Result<Bytes, Failure> {
+    async fn read(&self, file: &ServerFile, offset: u64, length: usize) -> Result<Bytes, Error> {
         let (client, caller) = (self.fs.client(), self.fs.caller());
         let most = self.fs.info().read_max.max(1) as usize;
         let mut parts = Vec::new();
@@ -406,7 +413,7 @@ impl Tree for RemoteTree {
         while done < length {
             let ask = (length - done).min(most) as u32;
             let reply = client.read(caller, file.handle, &file.state, offset + done as u64, ask).await;
-            let reply = reply.map_err(|cause| self.failed("read", &file.path, &cause))?;
+            let reply = reply.map_err(|cause| self.failed("read", &file.path, cause))?;
             done += reply.data.len();
             let is_end = reply.eof || reply.data.is_empty();
             parts.push(reply.data);
@@ -417,12 +424,12 @@ impl Tree for RemoteTree {
         Ok(if parts.len() == 1 { parts.remove(0) } else { Bytes::from(parts.concat()) })
     }
 
-    async fn close(&self, file: RemoteFile) -> Result<(), Failure> {
+    async fn close(&self, file: ServerFile) -> Result<(), Error> {
         let closed = self.fs.client().close_file(self.fs.caller(), file.handle, &file.state).await;
-        closed.map_err(|cause| self.failed("close", &file.path, &cause))
+        closed.map_err(|cause| self.failed("close", &file.path, cause))
     }
 
-    async fn create(&self, path: &TreePath, mode: u32) -> Result<RemoteFile, Failure> {
+    async fn create(&self, path: &TreePath, mode: u32) -> Result<ServerFile, Error> {
         let set = SetAttributes { mode: Some(mode), size: Some(0), ..SetAttributes::default() };
         let open = || self.open_file(path, OpenMode::WRITE, Creation::IfMissing, &set);
         let opened = match open().await {
@@ -433,67 +440,67 @@ impl Tree for RemoteTree {
             }
             opened => opened,
         };
-        let file = opened.map_err(|cause| self.failed("create", path, &cause))?;
-        if file.end.get() > 0 {
+        let file = opened.map_err(|cause| self.failed("create", path, cause))?;
+        if file.end.load(Ordering::Relaxed) > 0 {
             // The server kept the content of a file that was there.
             let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
             let set =
                 self.fs.client().set_attributes(self.fs.caller(), file.handle, &file.state, &empty).await;
-            set.map_err(|cause| self.failed("empty", path, &cause))?;
-            file.end.set(0);
+            set.map_err(|cause| self.failed("empty", path, cause))?;
+            file.end.store(0, Ordering::Relaxed);
         }
         Ok(file)
     }
 
-    async fn write(&self, file: &RemoteFile, offset: u64, data: Bytes) -> Result<(), Failure> {
+    async fn write(&self, file: &ServerFile, offset: u64, data: Bytes) -> Result<(), Error> {
         let written = self.write_all(file, offset, data).await;
-        written.map_err(|cause| self.failed("write", &file.path, &cause))
+        written.map_err(|cause| self.failed("write", &file.path, cause))
     }
 
-    async fn finish(&self, file: RemoteFile, size: u64, new: &NewAttributes) -> Result<(), Failure> {
+    async fn finish(&self, file: ServerFile, size: u64, new: &NewAttributes) -> Result<(), Error> {
         let finished = async {
             self.commit(&file).await?;
             self.set(&file, size, new).await
         };
         let finished = finished.await;
         let closed = self.fs.client().close_file(self.fs.caller(), file.handle, &file.state).await;
-        finished.and(closed).map_err(|cause| self.failed("write", &file.path, &cause))
+        finished.and(closed).map_err(|cause| self.failed("write", &file.path, cause))
     }
 
-    async fn make_directory(&self, path: &TreePath, mode: u32) -> Result<bool, Failure> {
+    async fn make_directory(&self, path: &TreePath, mode: u32) -> Result<bool, Error> {
         match self.make(path, &NewObject::Directory, mode).await {
             Ok(object) => {
                 self.remember(path, object.handle);
                 Ok(true)
             }
             Err(cause) if cause.errno() == Errno::EEXIST => {
-                let found = self.object(path).await.map_err(|cause| self.failed("access", path, &cause))?;
+                let found = self.object(path).await.map_err(|cause| self.failed("access", path, cause))?;
                 if found.attributes.kind != FileKind::Directory {
-                    return Err(self.failed("create directory", path, &cause));
+                    return Err(self.failed("create directory", path, cause));
                 }
                 self.remember(path, found.handle);
                 Ok(false)
             }
-            Err(cause) => Err(self.failed("create directory", path, &cause)),
+            Err(cause) => Err(self.failed("create directory", path, cause)),
         }
     }
 
-    async fn make_link(&self, path: &TreePath, target: &[u8]) -> Result<(), Failure> {
+    async fn make_link(&self, path: &TreePath, target: &[u8]) -> Result<(), Error> {
         let link = NewObject::Symlink(Bytes::copy_from_slice(target));
         let made = self.make(path, &link, LINK_MODE).await;
-        made.map(|_| ()).map_err(|cause| self.failed("create symbolic link", path, &cause))
+        made.map(|_| ()).map_err(|cause| self.failed("create symbolic link", path, cause))
     }
 
-    async fn make_hard_link(&self, existing: &TreePath, path: &TreePath) -> Result<(), Failure> {
+    async fn make_hard_link(&self, existing: &TreePath, path: &TreePath) -> Result<(), Error> {
         let linked = async {
             let file = self.object(existing).await?;
             let (parent, name) = self.parent(path).await?;
             self.fs.client().link(self.fs.caller(), file.handle, parent, name).await
         };
-        linked.await.map(|_| ()).map_err(|cause| self.failed("create hard link", path, &cause))
+        linked.await.map(|_| ()).map_err(|cause| self.failed("create hard link", path, cause))
     }
 
-    async fn make_special(&self, path: &TreePath, like: &Attributes) -> Result<(), Failure> {
+    async fn make_special(&self, path: &TreePath, like: &Attributes) -> Result<(), Error> {
         let (major, minor) = like.device;
         let kind = match like.kind {
             FileKind::BlockDevice => NewObject::BlockDevice(major, minor),
@@ -502,10 +509,10 @@ impl Tree for RemoteTree {
             _ => NewObject::Fifo,
         };
         let made = self.make(path, &kind, like.mode).await;
-        made.map(|_| ()).map_err(|cause| self.failed("create special file", path, &cause))
+        made.map(|_| ()).map_err(|cause| self.failed("create special file", path, cause))
     }
 
-    async fn remove(&self, path: &TreePath, kind: FileKind) -> Result<(), Failure> {
+    async fn remove(&self, path: &TreePath, kind: FileKind) -> Result<(), Error> {
         let removed = async {
             let (parent, name) = self.parent(path).await?;
             let (client, caller) = (self.fs.client(), self.fs.caller());
@@ -515,23 +522,23 @@ impl Tree for RemoteTree {
                 client.remove_file(caller, parent, name).await
             }
         };
-        removed.await.map(|_| ()).map_err(|cause| self.failed("remove", path, &cause))
+        removed.await.map(|_| ()).map_err(|cause| self.failed("remove", path, cause))
     }
 
-    async fn set_attributes(&self, path: &TreePath, new: &NewAttributes) -> Result<(), Failure> {
+    async fn set_attributes(&self, path: &TreePath, new: &NewAttributes) -> Result<(), Error> {
         let changed = async {
             let object = self.object(path).await?;
-            let mut set = set_attributes(new);
+            let mut set = new.to_set();
             if object.attributes.kind == FileKind::Symlink {
                 set.mode = None;
             }
             let (client, caller) = (self.fs.client(), self.fs.caller());
             client.set_attributes(caller, object.handle, &OpenState::default(), &set).await
         };
-        changed.await.map(|_| ()).map_err(|cause| self.failed("set attributes of", path, &cause))
+        changed.await.map(|_| ()).map_err(|cause| self.failed("set attributes of", path, cause))
     }
 
-    async fn list_many(&self, paths: &[TreePath]) -> Vec<Option<Result<Vec<Entry>, Failure>>> {
+    async fn list_many(&self, paths: &[TreePath]) -> Vec<Option<Result<Vec<Entry>, Error>>> {
         let directories = self.directories(paths).await;
         let known: Vec<Object> =
             directories.iter().filter_map(|object| object.as_ref().ok().copied()).collect();
@@ -552,12 +559,12 @@ impl Tree for RemoteTree {
                 },
                 Err(cause) => Err(cause),
             };
-            listings.push(Some(listing.map_err(|cause| self.failed("list", path, &cause))));
+            listings.push(Some(listing.map_err(|cause| self.failed("list", path, cause))));
         }
         listings
     }
 
-    async fn make_directories(&self, new: &[(&TreePath, u32)]) -> Vec<Result<bool, Failure>> {
+    async fn make_directories(&self, new: &[(&TreePath, u32)]) -> Vec<Result<bool, Error>> {
         let parents = self.parents(new.iter().map(|(path, _)| *path)).await;
         let items = with_parents(&parents, new, |parent, name, (_, mode)| many::NewDirectory {
             parent,
@@ -578,13 +585,13 @@ impl Tree for RemoteTree {
                 }
                 // Something has the name.
                 Err(cause) if cause.errno() == Errno::EEXIST => self.make_directory(path, *mode).await,
-                Err(cause) => Err(self.failed("create directory", path, &cause)),
+                Err(cause) => Err(self.failed("create directory", path, cause)),
             });
         }
         outcomes
     }
 
-    async fn read_files(&self, files: &[ReadFile<'_>]) -> Vec<Result<Bytes, Failure>> {
+    async fn read_files(&self, files: &[ReadFile<'_>]) -> Vec<Result<Bytes, Error>> {
         let parents = self.parents(files.iter().map(|file| file.path)).await;
         let items = with_parents(&parents, files, |directory, name, file| many::ReadFile {
             directory,
@@ -598,21 +605,21 @@ impl Tree for RemoteTree {
         self.outcomes("read", files.iter().map(|file| file.path), parents, read)
     }
 
-    async fn write_files(&self, files: &[WriteFile<'_>]) -> Vec<Result<(), Failure>> {
+    async fn write_files(&self, files: &[WriteFile<'_>]) -> Vec<Result<(), Error>> {
         let parents = self.parents(files.iter().map(|file| file.path)).await;
         let items = with_parents(&parents, files, |directory, name, file| many::NewFile {
             directory,
             name,
             mode: file.mode,
             data: file.data.clone(),
-            set: set_attributes(&file.new),
+            set: file.new.to_set(),
         });
         let written = self.fs.client().write_many(self.fs.caller(), &items).await;
         let written = written.into_iter().map(|object| object.map(|_| ()));
         self.outcomes("write", files.iter().map(|file| file.path), parents, written)
     }
 
-    async fn remove_many(&self, objects: &[(&TreePath, FileKind)]) -> Vec<Result<(), Failure>> {
+    async fn remove_many(&self, objects: &[(&TreePath, FileKind)]) -> Vec<Result<(), Error>> {
         let parents = self.parents(objects.iter().map(|(path, _)| *path)).await;
         let (client, caller) = (self.fs.client(), self.fs.caller());
         let mut removed: Vec<Option<Result<(), OpError>>> = vec![None; objects.len()];
@@ -634,11 +641,11 @@ impl Tree for RemoteTree {
     async fn set_attributes_of_directories(
         &self,
         directories: &[(TreePath, NewAttributes)],
-    ) -> Vec<Result<(), Failure>> {
+    ) -> Vec<Result<(), Error>> {
         let paths: Vec<TreePath> = directories.iter().map(|(path, _)| path.clone()).collect();
         let handles = self.directories(&paths).await;
         let item = |(object, (_, new)): (&Result<Object, OpError>, &(TreePath, NewAttributes))| {
-            Some((object.as_ref().ok()?.handle, set_attributes(new)))
+            Some((object.as_ref().ok()?.handle, new.to_set()))
         };
         let items: Vec<_> = handles.iter().zip(directories).filter_map(item).collect();
         let set = self.fs.client().set_attributes_many(self.fs.caller(), &items).await;
@@ -647,27 +654,27 @@ impl Tree for RemoteTree {
     }
 
     fn user(&self) -> u32 {
-        self.url.options.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw())
+        self.fs.caller().uid().unwrap_or(NOBODY)
     }
 
     fn server(&self) -> Option<String> {
-        let port = self.url.options.port;
-        Some(format!("{} {port:?}", self.url.host()))
+        let config = self.fs.client().config();
+        Some(format!("{} {}", config.server, config.port))
     }
 
-    fn show(&self, path: &TreePath) -> String {
-        shown(&below(&self.url, path.as_bytes()))
+    fn is_missing(error: &Error) -> bool {
+        error.errno() == Errno::ENOENT
     }
 
-    fn at_server(&self) -> Option<&RemoteTree> {
+    fn at_server(&self) -> Option<&ServerTree> {
         Some(self)
     }
 
-    fn reader_at_server(file: &RemoteFile) -> Option<&RemoteFile> {
+    fn reader_at_server(file: &ServerFile) -> Option<&ServerFile> {
         Some(file)
     }
 
-    fn writer_at_server(file: &RemoteFile) -> Option<&RemoteFile> {
+    fn writer_at_server(file: &ServerFile) -> Option<&ServerFile> {
         Some(file)
     }
 }

@@ -5,13 +5,11 @@ use std::future::Future;
 use std::pin::Pin;
 
 use futures_util::stream::{self, StreamExt};
-use tokio::sync::mpsc::Sender;
 
-use super::{Copier, FILES, Job, OWNER_BITS, data_size};
-use crate::commands::attributes::{Attributes, FileKind};
-use crate::commands::removal::Removal;
-use crate::commands::session::Failure;
-use crate::commands::tree::{Entry, NewAttributes, Tree, TreePath};
+use super::queue::Queue;
+use super::{Copier, CopyError, FILES, Failed, Item, Job, LateAttributes, OWNER_BITS, Refusal, data_size};
+use crate::attributes::{Attributes, FileKind};
+use crate::tree::{Entry, NewAttributes, Removal, RemoveError, Tree, TreePath};
 
 /// Directories of one level that are made and listed together.
 const DIRECTORIES: usize = 256;
@@ -26,6 +24,8 @@ const LEVELS: usize = 32;
 struct Made {
     job: Job,
     is_new: bool,
+    /// The place of its attributes in the list of those that are set at the end.
+    late: Option<usize>,
 }
 
 /// A directory with its entries.
@@ -36,12 +36,14 @@ struct Level {
     existing: HashMap<Vec<u8>, Attributes>,
     /// Whether `existing` has them.
     is_known: bool,
+    /// Whether a failure of the directory has been reported.
+    is_failed: bool,
 }
 
 impl Level {
     fn new(made: Made, entries: Vec<Entry>) -> Self {
         let is_known = made.is_new;
-        Self { made, entries, existing: HashMap::new(), is_known }
+        Self { made, entries, existing: HashMap::new(), is_known, is_failed: false }
     }
 }
 
@@ -50,7 +52,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
     pub(super) fn directories<'s>(
         &'s self,
         jobs: Vec<Job>,
-        others: &'s Sender<Job>,
+        others: &'s Queue<Job>,
     ) -> Pin<Box<dyn Future<Output = ()> + 's>> {
         Box::pin(async move {
             let mut left = self.make(self.allowed(jobs).await).await;
@@ -61,7 +63,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
                 for (made, listing) in left.into_iter().zip(listings) {
                     match listing {
                         Some(Ok(entries)) => levels.push(Level::new(made, entries)),
-                        Some(Err(failure)) => self.progress.failed(&failure.to_string()),
+                        Some(Err(error)) => self.fail(&made, CopyError::Source(error)),
                         None => later.push(made),
                     }
                 }
@@ -80,24 +82,29 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         })
     }
 
+    /// Reports the failure of a directory that was made.
+    fn fail(&self, made: &Made, error: Failed<S, D>) {
+        if let Some(late) = made.late {
+            self.state.lock().directories[late].is_failed = true;
+        }
+        self.report.done(made.job.item(), Err(error));
+    }
+
     /// Returns the directories that may be copied; the others are reported.
     async fn allowed(&self, jobs: Vec<Job>) -> Vec<Job> {
         let mut allowed = Vec::new();
         for job in jobs {
-            let shown = || self.from.show(&job.source);
             let refused = match self.is_target(&job.source, &job.attributes).await {
                 _ if self.is_itself(&job) => continue,
-                Ok(true) => format!("cannot copy a directory into itself: {}", shown()),
-                Ok(false) if !self.options.is_recursive => {
-                    format!("{} is a directory and is left out (-r copies it)", shown())
-                }
+                Ok(true) => CopyError::Refused(Refusal::IntoItself),
+                Ok(false) if !self.options.is_recursive => CopyError::Refused(Refusal::Directory),
                 Ok(false) => {
                     allowed.push(job);
                     continue;
                 }
-                Err(failure) => failure.to_string(),
+                Err(error) => error,
             };
-            self.progress.failed(&refused);
+            self.report.done(job.item(), Err(refused));
         }
         allowed
     }
@@ -117,8 +124,8 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
             };
             let is_new = match self.note_target(&job, outcome).await {
                 Ok(is_new) => is_new,
-                Err(failure) => {
-                    self.progress.failed(&failure.to_string());
+                Err(error) => {
+                    self.report.done(job.item(), Err(CopyError::Target(error)));
                     continue;
                 }
             };
@@ -130,17 +137,19 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
                 }
                 false => None,
             };
-            match new {
-                Some(new) => self.state.borrow_mut().directories.push((job.target.clone(), new)),
-                None => self.progress.done(1, 0),
-            }
-            made.push(Made { job, is_new });
+            let late = new.map(|new| {
+                let (source, target) = (job.source.clone(), job.target.clone());
+                let mut state = self.state.lock();
+                state.directories.push(LateAttributes { source, target, new, is_failed: false });
+                state.directories.len() - 1
+            });
+            made.push(Made { job, is_new, late });
         }
         made
     }
 
     /// Notes the first directory as the target of the whole copy.
-    async fn note_target(&self, job: &Job, made: Result<bool, Failure>) -> Result<bool, Failure> {
+    async fn note_target(&self, job: &Job, made: Result<bool, D::Error>) -> Result<bool, D::Error> {
         let is_new = made?;
         if self.target.get().is_none()
             && let Some(found) = self.to.attributes(&job.target).await?
@@ -166,9 +175,9 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
                         let entries = entries.into_iter().map(|entry| (entry.name, entry.attributes));
                         (level.existing, level.is_known) = (entries.collect(), true);
                     }
-                    Some(Err(failure)) if self.options.deletes => {
-                        self.progress.failed(&failure.to_string());
-                        (level.entries, level.is_known) = (Vec::new(), true);
+                    Some(Err(error)) if self.options.deletes => {
+                        self.fail(&level.made, CopyError::Target(error));
+                        (level.entries, level.is_known, level.is_failed) = (Vec::new(), true, true);
                     }
                     // The user may be allowed to search it, but not to list it.
                     Some(Err(_)) => {}
@@ -201,8 +210,18 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
                     level.existing.extend(found.map(|found| (entry.name.clone(), found)));
                     level.entries.push(entry);
                 }
-                Err(failure) => self.progress.failed(&failure.to_string()),
+                Err(error) => self.fail_entry(&level.made.job, &entry.name, CopyError::Target(error)),
             }
+        }
+    }
+
+    /// Reports the failure of an entry of a directory.
+    fn fail_entry(&self, directory: &Job, name: &[u8], error: Failed<S, D>) {
+        match (directory.source.join(name), directory.target.join(name)) {
+            (Ok(source), Ok(target)) => {
+                self.report.done(Item { source: Some(&source), target: &target }, Err(error));
+            }
+            _ => self.report.done(directory.item(), Err(error)),
         }
     }
 
@@ -224,44 +243,43 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
                 others.extend(level.made.job.target.join(&name).map(|path| (path, found)));
             }
         }
-        let refuse = |path: &TreePath, found: &Attributes| {
-            let is_source = self.source.get().is_some_and(|source| self.is_one_object(source, found));
-            let shown = self.to.show(path);
-            is_source.then(|| Failure::new(format!("cannot remove {shown}: it is the source")))
+        let keeps = |_: &TreePath, found: &Attributes| {
+            self.source.get().is_some_and(|source| self.is_one_object(source, found))
         };
-        let report = |_: &TreePath, removed: Result<(), Failure>| {
-            if let Err(failure) = removed {
-                self.progress.failed(&failure.to_string());
-            }
+        let report = |path: &TreePath, removed: Result<(), RemoveError<D::Error>>| {
+            let error = match removed {
+                Ok(()) => return,
+                Err(RemoveError::Tree(error)) => CopyError::Target(error),
+                Err(RemoveError::Name(error)) => CopyError::Refused(Refusal::Name(error)),
+                Err(RemoveError::Kept) => CopyError::Refused(Refusal::RemovesSource),
+            };
+            self.report.done(Item { source: None, target: path }, Err(error));
         };
-        let removal = Removal { tree: self.to, is_recursive: true, refuse: &refuse, report: &report };
+        let removal = Removal { tree: self.to, is_recursive: true, keeps: &keeps, report: &report };
         removal.remove(others).await;
     }
 
     /// Passes on the entries of a directory.
-    async fn entries(&self, level: Level, below: &mut Vec<Job>, others: &Sender<Job>) {
-        let Level { made, entries, existing, .. } = level;
+    async fn entries(&self, level: Level, below: &mut Vec<Job>, others: &Queue<Job>) {
+        let Level { made, entries, existing, is_failed, .. } = level;
         let bytes = entries.iter().map(|entry| data_size(&entry.attributes)).fold(0, u64::saturating_add);
-        self.progress.found(entries.len() as u64, bytes);
+        self.report.found(entries.len() as u64, bytes);
+        if made.late.is_none() && !is_failed {
+            self.report.done(made.job.item(), Ok(()));
+        }
         for Entry { name, attributes, handle } in entries {
             let (source, target) = match (made.job.source.join(&name), made.job.target.join(&name)) {
                 (Ok(source), Ok(target)) => (source, target),
                 (Err(error), _) | (_, Err(error)) => {
-                    let shown = self.from.show(&made.job.source);
-                    self.progress.failed(&format!("cannot copy below {shown}: {error}"));
+                    self.report.done(made.job.item(), Err(CopyError::Refused(Refusal::Name(error))));
                     continue;
                 }
             };
             let job = Job { source, target, attributes, handle, found: existing.get(&name).copied() };
             match attributes.kind {
                 FileKind::Directory => below.push(job),
-                _ => self.send(job, others).await,
+                _ => others.send(job).await,
             }
         }
-    }
-
-    pub(super) async fn send(&self, job: Job, others: &Sender<Job>) {
-        // The receiver stays as long as there is a sender.
-        let _ = others.send(job).await;
     }
 }

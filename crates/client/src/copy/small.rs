@@ -1,16 +1,16 @@
 //! Objects other than directories: small files many at a time, others separately.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::mpsc::Receiver;
 
-use super::Reflink;
-use super::{Copier, FILES, HOLE, Job, OWNER_BITS, Same};
-use crate::commands::attributes::FileKind;
-use crate::commands::tree::{NewAttributes, ReadFile, SMALL_MAX, Tree, WriteFile};
+use super::queue::Queue;
+use super::{Copier, CopyError, FILES, HOLE, Job, OWNER_BITS, Reflink, Refusal, Same};
+use crate::attributes::FileKind;
+use crate::tree::{NewAttributes, ReadFile, SMALL_MAX, Tree, WriteFile};
 
 /// Maximum number of small files that are copied together.
 const BATCH_FILES: usize = 1024;
@@ -28,24 +28,53 @@ struct Batch {
 
 type Running<'s> = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + 's>>>;
 
+/// An event of [`Copier::others`].
+enum Next {
+    /// Work under way has ended.
+    Ended,
+    /// An object arrived.
+    Job(Box<Job>),
+    /// No more arrive.
+    Last,
+}
+
+/// Polls the work under way, and receives an object if there is room for it.
+fn next<'s>(
+    context: &mut Context<'_>,
+    batches: &mut Running<'s>,
+    singles: &mut Running<'s>,
+    jobs: &Queue<Job>,
+) -> Poll<Next> {
+    for running in [&mut *batches, &mut *singles] {
+        if let Poll::Ready(Some(())) = running.poll_next_unpin(context) {
+            return Poll::Ready(Next::Ended);
+        }
+    }
+    if batches.len() >= BATCHES || singles.len() >= FILES {
+        return Poll::Pending;
+    }
+    jobs.poll_next(context).map(|job| job.map_or(Next::Last, |job| Next::Job(Box::new(job))))
+}
+
 impl<S: Tree, D: Tree> Copier<'_, S, D> {
     /// Copies objects until no more arrive.
-    pub(super) async fn others(&self, mut jobs: Receiver<Job>) {
+    pub(super) async fn others(&self, jobs: &Queue<Job>) {
         let (mut batches, mut singles) = (Running::new(), Running::new());
         let mut batch = Batch::default();
         loop {
-            let is_full = batches.len() >= BATCHES || singles.len() >= FILES;
-            let job = tokio::select! {
-                biased;
-                Some(()) = batches.next(), if !batches.is_empty() => continue,
-                Some(()) = singles.next(), if !singles.is_empty() => continue,
-                job = jobs.recv(), if !is_full => job,
+            let next = poll_fn(|context| next(context, &mut batches, &mut singles, jobs));
+            let job = match next.await {
+                Next::Ended => continue,
+                Next::Job(job) => *job,
+                Next::Last => break,
             };
-            let Some(job) = job else { break };
-            match self.goes_alone(&job) {
-                _ if self.is_itself(&job) || self.is_further_name(&job.attributes, &job.target) => {}
-                true => singles.push(Box::pin(async move { self.object(&job).await })),
-                false => batch.add(job),
+            if !self.is_itself(&job)
+                && let Some(job) = self.note_names(job)
+            {
+                match self.goes_alone(&job) {
+                    true => singles.push(Box::pin(async move { self.object(&job).await })),
+                    false => batch.add(job),
+                }
             }
             if batch.is_full() || jobs.is_empty() && !batch.jobs.is_empty() {
                 let batch = std::mem::take(&mut batch);
@@ -60,8 +89,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
     pub(super) fn is_itself(&self, job: &Job) -> bool {
         let is_itself = job.found.as_ref().is_some_and(|found| self.is_one_object(&job.attributes, found));
         if is_itself {
-            let (source, target) = (self.from.show(&job.source), self.to.show(&job.target));
-            self.progress.failed(&format!("{source} and {target} are the same file"));
+            self.report.done(job.item(), Err(CopyError::Refused(Refusal::SameFile)));
         }
         is_itself
     }
@@ -91,7 +119,10 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         }
         for (job, outcome) in written.into_iter().zip(self.to.write_files(&files).await) {
             match outcome {
-                Ok(()) => self.progress.done(1, job.attributes.size),
+                Ok(()) => {
+                    self.report.copied(job.attributes.size);
+                    self.report.done(job.item(), Ok(()));
+                }
                 Err(_) => alone.push(job),
             }
         }
@@ -134,9 +165,9 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
                 let Job { target, attributes, found: Some(found), .. } = &job else { return };
                 let done = self.make_attributes_same(target, attributes, found).await;
                 if done.is_ok() {
-                    self.progress.done(0, attributes.size);
+                    self.report.copied(attributes.size);
                 }
-                self.report(done);
+                self.report.done(job.item(), done.map_err(CopyError::Target));
             })
             .await;
         others
