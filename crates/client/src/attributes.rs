@@ -88,6 +88,8 @@ pub enum Before {
     },
     /// The change attribute before, taken atomically with the operation (RFC 8881 §3.3.3, `change_info4`).
     Change(u64),
+    /// Those that the client knows. Version 2 reports none, so that its clients take their own WRITE as the only change.
+    Assumed,
 }
 
 /// An operation's report about an object that it changed.

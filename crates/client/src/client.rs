@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs4::types::Status;
-use protocol::{nfs3, nfs4, nfsacl, nlm};
+use protocol::{nfs2, nfs3, nfs4, nfsacl, nlm};
 
 use crate::acl::Acl;
 use crate::attributes::{Attributes, Before, Changed, SetAttributes};
@@ -50,6 +50,7 @@ struct Inner {
 }
 
 enum Protocol {
+    /// Version 3 or 2.
     Nfs3(Nfs3),
     Nfs4(Arc<Nfs4>),
 }
@@ -71,8 +72,8 @@ impl Client {
         };
         let mut outcome = Err(OpError::Unsupported("this version of NFS"));
         for version in wanted {
-            // All of version 4 is at one port. Version 3 may have another, which the port mapper knows.
-            if matches!(outcome, Err(OpError::Call(CallError::Unreachable(_)))) && *version != Version::V3 {
+            // All of version 4 is at one port. Older versions may have another, which the port mapper knows.
+            if matches!(outcome, Err(OpError::Call(CallError::Unreachable(_)))) && version.minor().is_some() {
                 continue;
             }
             outcome = Self::connect_with(&engine, &config, &connections, *version).await;
@@ -95,9 +96,9 @@ impl Client {
         version: Version,
     ) -> Result<Self, OpError> {
         let protocol = match version {
-            Version::V3 => {
+            Version::V2 | Version::V3 => {
                 let (engine, config) = (Arc::clone(engine), Arc::clone(config));
-                Protocol::Nfs3(Nfs3::establish(engine, config, connections.to_vec()).await?)
+                Protocol::Nfs3(Nfs3::establish(engine, config, connections.to_vec(), version).await?)
             }
             Version::V40 | Version::V41 | Version::V42 => {
                 let (engine, config) = (Arc::clone(engine), Arc::clone(config));
@@ -628,6 +629,7 @@ impl Client {
 fn operation_name(label: Label) -> String {
     let Label { program, version, number } = label;
     let known = match (program, version) {
+        (nfs2::PROGRAM, nfs2::VERSION) => nfs2::Proc(number).name(),
         (nfs3::PROGRAM, nfs3::VERSION) => nfs3::Proc(number).name(),
         (nfs4::PROGRAM, nfs4::VERSION) => nfs4::types::OpNum(number).name(),
         (nfsacl::PROGRAM, _) => nfsacl::Proc(number).name(),

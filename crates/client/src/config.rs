@@ -20,6 +20,8 @@ use crate::url::{self, LocalLock, Options};
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
+    /// NFS version 2 (RFC 1094).
+    V2,
     /// NFS version 3 (RFC 1813).
     V3,
     /// NFS version 4.0 (RFC 7530).
@@ -31,14 +33,14 @@ pub enum Version {
 }
 
 impl Version {
-    /// All versions, highest first, as they are tried.
+    /// All versions that are tried, highest first. Version 2 is used only on request.
     pub const ALL: [Self; 4] = [Self::V42, Self::V41, Self::V40, Self::V3];
 
-    /// Returns the minor version of version 4; `None` for version 3.
+    /// Returns the minor version of version 4; `None` for versions 2 and 3, which keep no state.
     #[must_use]
     pub const fn minor(self) -> Option<u32> {
         match self {
-            Self::V3 => None,
+            Self::V2 | Self::V3 => None,
             Self::V40 => Some(0),
             Self::V41 => Some(1),
             Self::V42 => Some(2),
@@ -49,6 +51,7 @@ impl Version {
 impl std::fmt::Display for Version {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::V2 => "2",
             Self::V3 => "3",
             Self::V40 => "4.0",
             Self::V41 => "4.1",

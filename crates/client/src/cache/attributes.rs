@@ -6,7 +6,9 @@
 //! - **Weak cache consistency** (RFC 1813 §2.6): an own change invalidates nothing if the attributes before it are
 //!   those that the cache knows. Several own changes may be in flight, and their replies may arrive in any order: the
 //!   cache joins them into a chain, and decides when the last one ends.
-//! - If a server sends no attributes from before the change, NFSv2's rule applies: a different mtime or size invalidates.
+//! - If a server of version 3 sends no attributes from before the change, a different mtime or size invalidates.
+//! - Version 2 never has them: an own WRITE is taken as the only change, unless a change by others is known
+//!   ([`Before::Assumed`]).
 //!
 //! All cached content of a file has an [`Epoch`]. The epoch does not change while only own changes happen.
 
@@ -430,6 +432,15 @@ impl Entry {
 
     fn end_change(&mut self, generation: u64, started: Started, changed: Changed) -> Invalidate {
         let after = changed.after.as_ref().map(version).or(changed.change_after.map(Before::Change));
+        if let (Some(Before::Assumed), Some(attributes)) = (changed.before, changed.after) {
+            // Unless a change by others is known already.
+            let is_valid = self.valid == self.latest;
+            let invalidate = self.accept(generation, started, attributes);
+            if is_valid {
+                self.valid = self.latest;
+            }
+            return invalidate;
+        }
         if let (Some(before), Some(after)) = (changed.before, after) {
             self.join(before, after);
         }

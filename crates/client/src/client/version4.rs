@@ -1,10 +1,10 @@
-//! Operations that version 3 does not have.
+//! Operations that versions 2 and 3 do not have.
 
 use bytes::Bytes;
 
 use super::{Client, Protocol};
 use crate::attributes::Changed;
-use crate::config::Caller;
+use crate::config::{Caller, Version};
 use crate::error::OpError;
 use crate::results::{Content, CopyReply, FileHandle, OpenState, Ranges};
 use crate::xattr::XattrMode;
@@ -20,7 +20,10 @@ macro_rules! operations {
                 #[allow(clippy::missing_errors_doc)]
                 pub async fn $name(&self, caller: &Caller, $($argument: $type),*) -> Result<$result, OpError> {
                     match &self.inner.protocol {
-                        Protocol::Nfs3(_) => Err(OpError::Unsupported($what)),
+                        Protocol::Nfs3(_) => Err(OpError::Unsupported(match self.version() {
+                            Version::V2 => concat!($what, " in NFS version 2"),
+                            _ => concat!($what, " in NFS version 3"),
+                        })),
                         Protocol::Nfs4(nfs4) => nfs4.$name(caller, $($argument),*).await,
                     }
                 }

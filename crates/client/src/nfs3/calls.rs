@@ -1,39 +1,28 @@
-//! Calls: a bound for those in flight, transaction IDs, JUKEBOX, and the procedures with their results.
+//! The procedures with their results, JUKEBOX, and the way to version 2.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs3::{
-    AccessArgs, AccessOk, CommitArgs, CommitOk, CreateArgs, CreateOk, Fattr, FileHandle as WireHandle,
-    FsinfoArgs, FsinfoOk, FsstatArgs, FsstatOk, GetattrArgs, LinkArgs, LinkWcc, LookupArgs, LookupOk,
-    MkdirArgs, MknodArgs, NfsStat, Outcome, PathconfArgs, PathconfOk, PostOpAttr, Proc, ReadArgs, ReadOk,
-    ReaddirArgs, ReaddirOk, ReaddirplusArgs, ReaddirplusOk, ReadlinkArgs, ReadlinkOk, RemoveArgs, RenameArgs,
-    RenameWcc, SetattrArgs, StableHow, SymlinkArgs, WccData, WriteOk,
+    AccessArgs, CommitArgs, CreateArgs, FileHandle as WireHandle, FsinfoArgs, FsstatArgs, GetattrArgs,
+    LinkArgs, LinkWcc, LookupArgs, MkdirArgs, MknodArgs, NfsStat, Outcome, PathconfArgs, PostOpAttr, Proc,
+    ReadArgs, ReaddirArgs, ReaddirplusArgs, ReadlinkArgs, RemoveArgs, RenameArgs, RenameWcc, SetattrArgs,
+    StableHow, SymlinkArgs, WccData, WriteOk,
 };
 use protocol::nfs4::types::Status;
 use protocol::{nfs3, nfsacl};
-use rpc::message::{CallHeader, encode_call, parse_reply};
 use xdr::{Decode, Encode};
 
-use super::{Nfs3, lacks_program};
-use crate::config::Caller;
-use crate::engine::{CallError, Completion, ConnectionId, Label};
+use super::Nfs3;
+use crate::calls::{Procedure, Replied};
+use crate::config::{Caller, Version};
 use crate::error::OpError;
-use crate::permits::Permit;
+use crate::nfs2::{self, ByVersion2, Link};
 use crate::record::{RecordWriter, length};
 use crate::results::FileHandle;
 
 /// The pause before the repetition of a call that the server answered with JUKEBOX, as in Linux. The file may be on a tape.
 pub(super) const JUKEBOX_PAUSE: Duration = Duration::from_secs(5);
-
-/// A procedure of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Procedure {
-    pub(super) program: u32,
-    pub(super) version: u32,
-    pub(super) number: u32,
-}
 
 const fn nfs(procedure: Proc) -> Procedure {
     Procedure { program: nfs3::PROGRAM, version: nfs3::VERSION, number: procedure.0 }
@@ -44,10 +33,8 @@ const fn acl(procedure: nfsacl::Proc) -> Procedure {
 }
 
 /// Arguments of a procedure, and its results.
-pub(super) trait Arguments {
+pub(super) trait Arguments: ByVersion2<Results: Decode> {
     const PROCEDURE: Procedure;
-    /// Results on success.
-    type Ok: Decode;
     /// The results that follow the status of a failure.
     type Fail: Decode;
 
@@ -58,12 +45,19 @@ pub(super) trait Arguments {
 #[derive(Encode)]
 pub(super) struct RmdirArgs(pub(super) RemoveArgs);
 
-/// Defines procedures: arguments, number, results on success and on failure.
+impl ByVersion2 for RmdirArgs {
+    type Results = WccData;
+
+    async fn perform(&self, link: &Link<'_>) -> Result<Replied<WccData>, OpError> {
+        nfs2::remove_directory(link, &self.0).await
+    }
+}
+
+/// Defines procedures: arguments, number, results on failure.
 macro_rules! procedures {
-    ($($arguments:ty: $procedure:expr => $ok:ty, $fail:ty;)*) => {$(
+    ($($arguments:ty: $procedure:expr => $fail:ty;)*) => {$(
         impl Arguments for $arguments {
             const PROCEDURE: Procedure = $procedure;
-            type Ok = $ok;
             type Fail = $fail;
 
             fn encode_to(&self, record: &mut RecordWriter) {
@@ -74,28 +68,28 @@ macro_rules! procedures {
 }
 
 procedures! {
-    GetattrArgs: nfs(Proc::GETATTR) => Fattr, ();
-    SetattrArgs: nfs(Proc::SETATTR) => WccData, WccData;
-    LookupArgs: nfs(Proc::LOOKUP) => LookupOk, PostOpAttr;
-    AccessArgs: nfs(Proc::ACCESS) => AccessOk, PostOpAttr;
-    ReadlinkArgs: nfs(Proc::READLINK) => ReadlinkOk, PostOpAttr;
-    ReadArgs: nfs(Proc::READ) => ReadOk, PostOpAttr;
-    CreateArgs: nfs(Proc::CREATE) => CreateOk, WccData;
-    MkdirArgs: nfs(Proc::MKDIR) => CreateOk, WccData;
-    SymlinkArgs: nfs(Proc::SYMLINK) => CreateOk, WccData;
-    MknodArgs: nfs(Proc::MKNOD) => CreateOk, WccData;
-    RemoveArgs: nfs(Proc::REMOVE) => WccData, WccData;
-    RmdirArgs: nfs(Proc::RMDIR) => WccData, WccData;
-    RenameArgs: nfs(Proc::RENAME) => RenameWcc, RenameWcc;
-    LinkArgs: nfs(Proc::LINK) => LinkWcc, LinkWcc;
-    ReaddirArgs: nfs(Proc::READDIR) => ReaddirOk, PostOpAttr;
-    ReaddirplusArgs: nfs(Proc::READDIRPLUS) => ReaddirplusOk, PostOpAttr;
-    FsstatArgs: nfs(Proc::FSSTAT) => FsstatOk, PostOpAttr;
-    FsinfoArgs: nfs(Proc::FSINFO) => FsinfoOk, PostOpAttr;
-    PathconfArgs: nfs(Proc::PATHCONF) => PathconfOk, PostOpAttr;
-    CommitArgs: nfs(Proc::COMMIT) => CommitOk, WccData;
-    nfsacl::GetAclArgs: acl(nfsacl::Proc::GETACL) => nfsacl::GetAclOk, PostOpAttr;
-    nfsacl::SetAclArgs: acl(nfsacl::Proc::SETACL) => PostOpAttr, PostOpAttr;
+    GetattrArgs: nfs(Proc::GETATTR) => ();
+    SetattrArgs: nfs(Proc::SETATTR) => WccData;
+    LookupArgs: nfs(Proc::LOOKUP) => PostOpAttr;
+    AccessArgs: nfs(Proc::ACCESS) => PostOpAttr;
+    ReadlinkArgs: nfs(Proc::READLINK) => PostOpAttr;
+    ReadArgs: nfs(Proc::READ) => PostOpAttr;
+    CreateArgs: nfs(Proc::CREATE) => WccData;
+    MkdirArgs: nfs(Proc::MKDIR) => WccData;
+    SymlinkArgs: nfs(Proc::SYMLINK) => WccData;
+    MknodArgs: nfs(Proc::MKNOD) => WccData;
+    RemoveArgs: nfs(Proc::REMOVE) => WccData;
+    RmdirArgs: nfs(Proc::RMDIR) => WccData;
+    RenameArgs: nfs(Proc::RENAME) => RenameWcc;
+    LinkArgs: nfs(Proc::LINK) => LinkWcc;
+    ReaddirArgs: nfs(Proc::READDIR) => PostOpAttr;
+    ReaddirplusArgs: nfs(Proc::READDIRPLUS) => PostOpAttr;
+    FsstatArgs: nfs(Proc::FSSTAT) => PostOpAttr;
+    FsinfoArgs: nfs(Proc::FSINFO) => PostOpAttr;
+    PathconfArgs: nfs(Proc::PATHCONF) => PostOpAttr;
+    CommitArgs: nfs(Proc::COMMIT) => WccData;
+    nfsacl::GetAclArgs: acl(nfsacl::Proc::GETACL) => PostOpAttr;
+    nfsacl::SetAclArgs: acl(nfsacl::Proc::SETACL) => PostOpAttr;
 }
 
 /// The arguments of WRITE, with data in parts that are not copied.
@@ -106,9 +100,16 @@ pub(super) struct GatheredWrite<'a> {
     pub(super) data: &'a [Bytes],
 }
 
+impl ByVersion2 for GatheredWrite<'_> {
+    type Results = WriteOk;
+
+    async fn perform(&self, link: &Link<'_>) -> Result<Replied<WriteOk>, OpError> {
+        nfs2::write(link, &self.file, self.offset, self.data).await
+    }
+}
+
 impl Arguments for GatheredWrite<'_> {
     const PROCEDURE: Procedure = nfs(Proc::WRITE);
-    type Ok = WriteOk;
     type Fail = WccData;
 
     fn encode_to(&self, record: &mut RecordWriter) {
@@ -121,90 +122,45 @@ impl Arguments for GatheredWrite<'_> {
     }
 }
 
-/// The results of a call.
-#[derive(Debug)]
-pub(super) struct Replied<T> {
-    /// Results, or the status of a failure.
-    pub(super) result: Result<T, Status>,
-    /// Whether the server may have executed the call before, because it was sent more than once. A server without the reply
-    /// in its cache has executed it again.
-    pub(super) is_repeated: bool,
-}
-
-impl<T> Replied<T> {
-    /// Returns whether the operation failed with this status, and was possibly executed before.
-    pub(super) fn is_repeated_with(&self, status: Status) -> bool {
-        self.is_repeated && self.result.as_ref().err() == Some(&status)
-    }
-}
-
-/// Holds the permit of a call until the reply.
-pub(super) struct HeldPermit(pub(super) Permit);
-
-impl Completion for HeldPermit {
-    fn complete(self: Box<Self>, _outcome: Option<&Result<Bytes, CallError>>) {
-        drop(self.0);
-    }
-}
-
-/// Begins a record with the header of a call.
-pub(super) fn start_record(xid: u32, caller: &Caller, procedure: Procedure) -> RecordWriter {
-    let Procedure { program, version, number } = procedure;
-    let header = CallHeader {
-        credential: caller.credential().clone(),
-        ..CallHeader::new(xid, program, version, number)
-    };
-    let mut record = RecordWriter::default();
-    encode_call(record.writer(), &header, &());
-    record
-}
-
 impl Nfs3 {
-    /// Calls NULL, which every version has.
-    ///
-    /// # Errors
-    /// [`OpError::Unsupported`] if the server does not have version 3.
-    pub(super) async fn null(&self) -> Result<(), OpError> {
-        let caller = Caller::anonymous();
-        let call =
-            self.engine.call(self.connections[0], |xid| start_record(xid, &caller, nfs(Proc::NULL)).finish());
-        let replied = call.await.map_err(OpError::from).and_then(|record| Ok(parse_reply::<()>(record)?));
-        replied.map_err(|error| match error {
-            error if lacks_program(&error) => OpError::Unsupported("NFS version 3"),
-            error => error,
-        })
-    }
-
     /// Calls a procedure whose second execution has the same result.
-    pub(super) async fn call<A: Arguments>(&self, caller: &Caller, arguments: &A) -> Result<A::Ok, OpError> {
+    pub(super) async fn call<A: Arguments>(&self, caller: &Caller, arguments: &A) -> Result<A::Results, OpError> {
         Ok(self.call_once(caller, arguments).await?.result?)
     }
 
-    /// Calls a procedure, again with a new transaction ID while the server answers JUKEBOX (RFC 1813 §2.6); on a soft mount not
-    /// forever.
+    /// Calls a procedure, in version 2 those that perform it.
     pub(super) async fn call_once<A: Arguments>(
         &self,
         caller: &Caller,
         arguments: &A,
-    ) -> Result<Replied<A::Ok>, OpError> {
+    ) -> Result<Replied<A::Results>, OpError> {
+        match self.version {
+            Version::V2 => {
+                let link = Link { calls: &self.calls, caller };
+                // On the heap, so that futures of version 3 stay small.
+                Box::pin(arguments.perform(&link)).await
+            }
+            _ => self.call_version_3(caller, arguments).await,
+        }
+    }
+
+    /// Calls a procedure, again with a new transaction ID while the server answers JUKEBOX (RFC 1813 §2.6); on a soft mount not
+    /// forever.
+    async fn call_version_3<A: Arguments>(
+        &self,
+        caller: &Caller,
+        arguments: &A,
+    ) -> Result<Replied<A::Results>, OpError> {
         let mut is_repeated = false;
         let limit = self.config.retry.delay_limit();
         let end = limit.map_or(Duration::MAX, |limit| self.engine.now() + limit);
         loop {
-            let permit = self.permits.take().await;
-            let held = Box::new(HeldPermit(permit));
-            let Procedure { program, version, number } = A::PROCEDURE;
-            let label = Label { program, version, number };
-            let mut call = self.engine.call_labelled(self.pick_connection(), label, held, |xid| {
-                let mut record = start_record(xid, caller, A::PROCEDURE);
-                arguments.encode_to(&mut record);
-                record.finish()
-            });
-            let record = (&mut call).await?;
-            is_repeated |= call.sendings() > 1;
-            let outcome = parse_reply::<Outcome<A::Ok, A::Fail>>(record)?;
+            let encode = |record: &mut RecordWriter| arguments.encode_to(record);
+            let call = self.calls.call::<Outcome<A::Results, A::Fail>>(caller, A::PROCEDURE, encode);
+            let (outcome, is_sent_again) = call.await?;
+            is_repeated |= is_sent_again;
             if matches!(outcome, Outcome::Fail(..)) {
-                self.engine.note_error(label);
+                self.engine.note_error(A::PROCEDURE.label());
             }
             let result = match outcome {
                 Outcome::Ok(ok) => Ok(ok),
@@ -216,11 +172,6 @@ impl Nfs3 {
             };
             return Ok(Replied { result, is_repeated });
         }
-    }
-
-    fn pick_connection(&self) -> ConnectionId {
-        let next = self.next_connection.fetch_add(1, Ordering::Relaxed);
-        self.connections[next % self.connections.len()]
     }
 }
 

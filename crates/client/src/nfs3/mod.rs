@@ -1,4 +1,5 @@
-//! NFS version 3 (RFC 1813), with its companions MOUNT, NFS_ACL, NLM and NSM.
+//! NFS version 3 (RFC 1813), with its companions MOUNT, NFS_ACL, NLM and NSM. Version 2 has the same operations: [`nfs2`](crate::nfs2)
+//! performs the procedures of version 3 by its own.
 //!
 //! Version 3 has no session and no state: a call is its transaction ID, its arguments and its reply. [`calls`] sends them,
 //! [`ops`] are the operations, [`mount`] finds the handle of the root, [`nlm`] has the locks.
@@ -6,18 +7,18 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::future::select;
-use protocol::nfs3::PORT;
+use protocol::nfs3::{PORT, PROGRAM};
 use rpc::message::{AcceptStatus, RpcError};
 
-use crate::config::Config;
+use crate::calls::Calls;
+use crate::config::{Config, Version};
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
 use crate::locks::LocalLocks;
-use crate::permits::Permits;
 
 mod calls;
 mod convert;
@@ -32,15 +33,14 @@ use nlm::Nlm;
 /// Time limit for the release of locks at a server that does not answer.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
 
-/// NFS version 3 with one server.
+/// NFS version 3 or 2 with one server.
 pub(crate) struct Nfs3 {
     engine: Arc<Engine>,
     config: Arc<Config>,
-    connections: Vec<ConnectionId>,
-    next_connection: AtomicUsize,
+    version: Version,
+    calls: Calls,
     /// The port of NFS.
     port: u16,
-    permits: Arc<Permits>,
     mounts: MountPaths,
     local_locks: LocalLocks,
     /// Locks at the server.
@@ -50,25 +50,24 @@ pub(crate) struct Nfs3 {
 }
 
 impl Nfs3 {
-    /// Checks that the server has version 3. If the configuration has the usual port and version 3 is not found there, this asks the port
-    /// mapper for another.
+    /// Checks that the server has the version, which is 3 or 2. If the configuration has the usual port and the version is not found
+    /// there, this asks the port mapper for another.
     ///
     /// # Errors
-    /// [`OpError::Unsupported`] if the server does not have version 3.
+    /// [`OpError::Unsupported`] if the server does not have the version.
     pub(crate) async fn establish(
         engine: Arc<Engine>,
         config: Arc<Config>,
         connections: Vec<ConnectionId>,
+        version: Version,
     ) -> Result<Self, OpError> {
-        let permits = Arc::new(Permits::new(config.v3_calls as usize));
         let mut nfs3 = Self {
             port: config.port,
-            nlm: Nlm::new(Arc::clone(&engine), Arc::clone(&config), config.port),
+            nlm: Nlm::new(Arc::clone(&engine), Arc::clone(&config), config.port, version),
+            calls: Calls::new(Arc::clone(&engine), &config, connections),
             engine,
             config,
-            connections,
-            next_connection: AtomicUsize::new(0),
-            permits,
+            version,
             mounts: MountPaths::default(),
             local_locks: LocalLocks::default(),
             lacks_readdirplus: AtomicBool::new(false),
@@ -89,12 +88,12 @@ impl Nfs3 {
     fn connect_to(&mut self, port: u16) -> Result<(), OpError> {
         let (engine, policy) = (&self.engine, self.config.retry);
         let open = |_: &ConnectionId| engine.open_connection(port, policy);
-        let replaced = self.connections.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        for old in std::mem::replace(&mut self.connections, replaced) {
+        let replaced = self.calls.connections.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        for old in std::mem::replace(&mut self.calls.connections, replaced) {
             self.engine.close_connection(old);
         }
         self.port = port;
-        self.nlm = Nlm::new(Arc::clone(engine), Arc::clone(&self.config), port);
+        self.nlm = Nlm::new(Arc::clone(engine), Arc::clone(&self.config), port, self.version);
         Ok(())
     }
 
@@ -122,7 +121,29 @@ impl Nfs3 {
 
     /// Returns the number of calls in flight, and of those that had to wait for others.
     pub(crate) fn slot_use(&self) -> (usize, usize) {
-        self.permits.usage()
+        self.calls.usage()
+    }
+
+    /// Calls NULL, which every version has.
+    ///
+    /// # Errors
+    /// [`OpError::Unsupported`] if the server does not have the version.
+    async fn null(&self) -> Result<(), OpError> {
+        self.calls.null(PROGRAM, self.number()).await.map_err(|error| match error {
+            error if lacks_program(&error) => OpError::Unsupported(match self.version {
+                Version::V2 => "NFS version 2",
+                _ => "NFS version 3",
+            }),
+            error => error,
+        })
+    }
+
+    /// Returns the number of the version in calls.
+    fn number(&self) -> u32 {
+        match self.version {
+            Version::V2 => protocol::nfs2::VERSION,
+            _ => protocol::nfs3::VERSION,
+        }
     }
 }
 

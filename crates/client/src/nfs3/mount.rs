@@ -1,16 +1,19 @@
-//! The handle of a path: MOUNT version 3 (RFC 1813 §5), found by the port mapper (RFC 1833 §3).
+//! The handle of a path: MOUNT version 3 (RFC 1813 §5), or version 1 for NFS version 2 (RFC 1094 appendix A), found by the port mapper
+//! (RFC 1833 §3).
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use protocol::mount::{self, DirPath, MountOk, MountResult, MountStat};
-use protocol::nfs3;
+use protocol::mount::{self, DirPath, FhStatus, MountOk, MountResult, MountStat};
+use protocol::nfs3::{self, FileHandle as WireHandle};
 use protocol::nfs4::types::Status;
 use rpc::auth::AuthFlavor;
+use xdr::List;
 
 use super::Nfs3;
-use super::calls::{Procedure, from_wire};
+use super::calls::from_wire;
 use super::side::{Place, SideConnection, ask_port_mapper, is_absent};
-use crate::config::Caller;
+use crate::calls::Procedure;
+use crate::config::{Caller, Version};
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::Object;
@@ -22,15 +25,14 @@ const MOUNTS_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct MountPaths(Mutex<Vec<(u16, Vec<u8>)>>);
 
-const fn procedure(procedure: mount::Proc) -> Procedure {
-    Procedure { program: mount::PROGRAM, version: mount::VERSION_3, number: procedure.0 }
-}
-
 impl Nfs3 {
     /// Returns the object at a path of the server. Servers mount only directories, some only exports: the rest of the path is
     /// looked up below the nearest directory that can be mounted.
     pub(crate) async fn mount(&self, caller: &Caller, path: &[&[u8]]) -> Result<Object, OpError> {
-        let mut outcome = Err(OpError::Unsupported("MOUNT version 3, or its port is not known"));
+        let mut outcome = Err(OpError::Unsupported(match self.version {
+            Version::V2 => "MOUNT version 1, or its port is not known",
+            _ => "MOUNT version 3, or its port is not known",
+        }));
         for place in Place::all(self.config.mount_port, self.port) {
             outcome = self.mount_at(caller, place, path).await;
             match &outcome {
@@ -42,8 +44,8 @@ impl Nfs3 {
     }
 
     async fn mount_at(&self, caller: &Caller, place: Place, path: &[&[u8]]) -> Result<Object, OpError> {
-        let program = (mount::PROGRAM, mount::VERSION_3);
-        let port = place.port(&self.engine, program, "MOUNT version 3").await?;
+        let program = (mount::PROGRAM, self.mount_procedure(mount::Proc::MNT).version);
+        let port = place.port(&self.engine, program, "this version of MOUNT").await?;
         let (mounted, length) = self.mount_nearest(caller, port, path).await?;
         check_flavors(&mounted.auth_flavors)?;
         let handle = from_wire(&mounted.fhandle)?;
@@ -65,7 +67,7 @@ impl Nfs3 {
                 refused.get_or_insert(OpError::Invalid(Errno::ENAMETOOLONG, "the path is too long"));
                 continue;
             };
-            match connection.call(caller, procedure(mount::Proc::MNT), &directory).await? {
+            match self.mnt(&connection, caller, &directory).await? {
                 MountResult::Ok(mounted) => {
                     self.mounts.add(port, joined);
                     return Ok((mounted, length));
@@ -83,9 +85,38 @@ impl Nfs3 {
         Err(refused.unwrap_or(OpError::Status(Status::NOENT)))
     }
 
-    /// Returns the port that the port mapper has for NFS version 3; `None` if there is none, or no port mapper.
+    /// Calls MNT.
+    async fn mnt(
+        &self,
+        connection: &SideConnection<'_>,
+        caller: &Caller,
+        directory: &DirPath,
+    ) -> Result<MountResult, OpError> {
+        let mnt = self.mount_procedure(mount::Proc::MNT);
+        if mnt.version == mount::VERSION_3 {
+            return connection.call(caller, mnt, directory).await;
+        }
+        Ok(match connection.call(caller, mnt, directory).await? {
+            FhStatus::Ok(handle) => {
+                let fhandle = WireHandle::new(&handle).unwrap_or_default();
+                MountResult::Ok(MountOk { fhandle, auth_flavors: List::default() })
+            }
+            // The numbers that servers of both versions use are those of UNIX.
+            FhStatus::Fail(errno) => MountResult::Fail(MountStat(errno)),
+        })
+    }
+
+    fn mount_procedure(&self, procedure: mount::Proc) -> Procedure {
+        let version = match self.version {
+            Version::V2 => mount::VERSION_1,
+            _ => mount::VERSION_3,
+        };
+        Procedure { program: mount::PROGRAM, version, number: procedure.0 }
+    }
+
+    /// Returns the port that the port mapper has for this version of NFS; `None` if there is none, or no port mapper.
     pub(super) async fn mapped_port(&self) -> Option<u16> {
-        ask_port_mapper(&self.engine, nfs3::PROGRAM, nfs3::VERSION).await.ok().flatten()
+        ask_port_mapper(&self.engine, nfs3::PROGRAM, self.number()).await.ok().flatten()
     }
 
     /// Sends UMNT for each mounted path. Failures do not matter.
@@ -93,7 +124,7 @@ impl Nfs3 {
         let caller = &self.config.machine;
         let unmount = async |(port, paths): (u16, Vec<DirPath>)| {
             let Ok(connection) = SideConnection::open(&self.engine, port) else { return };
-            let umnt = procedure(mount::Proc::UMNT);
+            let umnt = self.mount_procedure(mount::Proc::UMNT);
             join_all(paths.iter().map(|path| connection.call::<()>(caller, umnt, path))).await;
         };
         join_all(self.mounts.take().into_iter().map(unmount)).await;

@@ -7,8 +7,8 @@ use protocol::{nfs3, portmap};
 use rpc::message::{RpcError, parse_reply};
 use xdr::{Decode, Encode};
 
-use super::calls::{Procedure, start_record};
 use super::lacks_program;
+use crate::calls::{Procedure, start_record};
 use crate::config::Caller;
 use crate::engine::{CallError, ConnectionId, Engine, RetryPolicy};
 use crate::error::OpError;

@@ -119,6 +119,7 @@ const OF_MOUNT: &str = "it belongs to mount(8), not to this client";
 #[rustfmt::skip]
 const OPTIONS: &[(&str, Effect)] = &[
     ("version", Takes(version)), ("vers", Takes(version)), ("nfsvers", Takes(version)), ("minorversion", Takes(minor_version)),
+    ("v2", Flag(|options| options.version = Some(Version::V2))),
     ("v3", Flag(|options| options.version = Some(Version::V3))),
     ("v4", Flag(|options| options.version = Some(Version::V4))),
     ("v4.0", Flag(|options| options.version = Some(Version::V4_0))),
@@ -155,7 +156,7 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("nodelegations", Flag(|options| options.delegations = Some(false))),
     ("proto", Takes(transport)), ("mountproto", Takes(transport)),
     ("tcp", Ignored(&[])), ("udp", Refused(NO_UDP)), ("rdma", Refused(NO_RDMA)),
-    ("mountvers", Ignored(&["3"])),
+    ("mountvers", Ignored(&["1", "3"])),
     ("intr", Ignored(&[])), ("nointr", Ignored(&[])),
     ("sharecache", Ignored(&[])),
     ("nosharecache", Refused("connections and caches of one server are shared inside a process")),
@@ -258,9 +259,6 @@ impl Options {
 }
 
 fn version(options: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
-    if text == "2" {
-        return Err(UrlError::new(format!("`{name}=2`: NFS version 2 is not supported by this client yet")));
-    }
     let version = Version::parse(name, text)?;
     let has_minor = matches!(options.version, Some(Version::V4_0 | Version::V4_1 | Version::V4_2));
     // `minorversion=1,vers=4` means 4.1, in either order.

@@ -174,7 +174,8 @@ fn versions_have_several_spellings() {
     }
     assert_eq!(options("vers=4").version, Some(Version::V4));
     assert_eq!(options("vers=4.2,vers=3").version, Some(Version::V3));
-    assert!(refused_option("vers=2").contains("version 2 is not supported by this client yet"));
+    assert_eq!(options("vers=2").version, Some(Version::V2));
+    assert_eq!(options("v2").version, Some(Version::V2));
     assert!(refused_option("vers=5").contains("expected one of 3, 4, 4.0, 4.1, 4.2"));
 }
 
@@ -227,8 +228,8 @@ fn values_are_required_and_bounded() {
         ("uid=4294967295", "from 0 to 4294967294"),
         ("soft=1", "takes no value"),
         ("tcp=1", "takes no value"),
-        ("mountvers=1", "only mountvers=3"),
-        ("mountvers", "only mountvers=3"),
+        ("mountvers=2", "only mountvers=1, 3 is"),
+        ("mountvers", "only mountvers=1, 3 is"),
         ("rdirplus=some", "force, none"),
         ("lookupcache=some", "all, pos, none"),
     ] {

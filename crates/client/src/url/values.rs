@@ -50,6 +50,8 @@ macro_rules! words {
 words! {
     /// A version of the protocol.
     Version {
+        /// Version 2.
+        V2 = "2",
         /// Version 3.
         V3 = "3",
         /// The highest minor version of 4 that both sides support.

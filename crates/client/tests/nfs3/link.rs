@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
-use client::config::{Caches, Caller, Config, Version};
+use client::config::{Caches, Caller, Config};
 use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
 use client::error::OpError;
 use client::url::LocalLock;
@@ -24,7 +24,7 @@ use rpc::auth::{AuthSys, GroupList};
 use rpc::message::{CallHeader, encode_success};
 use server::{
     Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now, Server, Settings,
-    Squash, Transport,
+    Squash, Transport, Versions,
 };
 use vfs::{MemFs, MemOptions, Timestamp};
 use xdr::{Encode, Opaque, Reader, Writer};
@@ -119,6 +119,7 @@ impl ArcWake for Woken {
 
 fn new_server(change: impl FnOnce(&mut Settings)) -> Server {
     let mut settings = Settings::new(HandleKey([5; 16]), 1, [3; 16], b"server".to_vec());
+    settings.versions = Versions::IMPLEMENTED;
     change(&mut settings);
     let backend = Arc::new(MemFs::new(&MemOptions::default()));
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
@@ -284,7 +285,7 @@ impl Link {
         Ok(client)
     }
 
-    /// Connects a client of version 3.
+    /// Connects a client of the version that is tested.
     pub(crate) fn client(&self) -> Client {
         self.connect(config()).unwrap()
     }
@@ -309,14 +310,14 @@ pub(crate) fn user(id: u32) -> Caller {
     Caller::sys(&AuthSys { stamp: 0, machine_name, uid: id, gid: id, gids: GroupList::default() })
 }
 
-/// Returns a configuration for version 3 at the usual port, with MOUNT at the same port.
+/// Returns a configuration at the usual port, with MOUNT at the same port.
 pub(crate) fn config() -> Config {
     Config {
         server: "server".into(),
         port: 2049,
         mount_port: Some(2049),
         nlm_port: None,
-        version: Some(Version::V3),
+        version: Some(crate::VERSION),
         retry: RetryPolicy::default(),
         connections: 1,
         owner: Bytes::from_static(b"test"),

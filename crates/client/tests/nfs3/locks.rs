@@ -19,7 +19,8 @@ use crate::world::{Fate, LEASE, Peer, World};
 const ONE: LockOwner = LockOwner::Process(1);
 const TWO: LockOwner = LockOwner::Process(2);
 const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, create: true, ..OpenOptions::READ };
-const V3: Version = Version::V3;
+/// The version with NLM that is tested.
+const OLD: Version = crate::VERSION;
 
 fn range(offset: u64, length: u64) -> LockRange {
     LockRange::new(offset, length).unwrap()
@@ -43,9 +44,9 @@ fn errno<T: std::fmt::Debug>(result: Result<T, client::error::Error>) -> Errno {
 
 #[test]
 fn clients_of_versions_3_and_4_exclude_each_other() {
-    for version in [V3, Version::V41] {
+    for version in [OLD, Version::V41] {
         let world = World::new();
-        let ((one, _), (two, _)) = (world.mounted(V3), world.mounted(version));
+        let ((one, _), (two, _)) = (world.mounted(OLD), world.mounted(version));
         let (first, second) = (open(&world, &one), open(&world, &two));
         world.run(first.try_lock(ONE, range(10, 10), Exclusive)).unwrap();
         assert_eq!(errno(world.run(second.try_lock(ONE, range(15, 1), Shared))), Errno::EAGAIN);
@@ -69,7 +70,7 @@ fn clients_of_versions_3_and_4_exclude_each_other() {
 #[test]
 fn owners_of_one_client_conflict_and_are_told_apart() {
     let world = World::new();
-    let (fs, peer) = world.mounted(V3);
+    let (fs, peer) = world.mounted(OLD);
     let (first, second) = (open(&world, &fs), open(&world, &fs));
     world.run(first.lock(ONE, range(10, 10), Exclusive)).unwrap();
     let conflict = world.run(first.test_lock(TWO, range(0, 0), Shared)).unwrap().unwrap();
@@ -94,7 +95,7 @@ fn owners_of_one_client_conflict_and_are_told_apart() {
 #[test]
 fn a_file_that_is_not_open_for_writing_has_no_exclusive_locks_of_processes() {
     let world = World::new();
-    let (fs, _) = world.mounted(V3);
+    let (fs, _) = world.mounted(OLD);
     world.run(open(&world, &fs).close()).unwrap();
     let file = world.run(fs.open(b"file", &OpenOptions::READ)).unwrap();
     assert_eq!(errno(world.run(file.lock(ONE, range(0, 1), Exclusive))), Errno::EBADF);
@@ -106,9 +107,9 @@ fn a_file_that_is_not_open_for_writing_has_no_exclusive_locks_of_processes() {
 
 #[test]
 fn a_waiter_is_woken_by_granted_and_does_not_poll() {
-    for holder in [V3, Version::V41] {
+    for holder in [OLD, Version::V41] {
         let world = World::new();
-        let ((one, _), (two, peer)) = (world.mounted(holder), world.mounted(V3));
+        let ((one, _), (two, peer)) = (world.mounted(holder), world.mounted(OLD));
         let (first, second) = (open(&world, &one), open(&world, &two));
         world.run(first.lock(ONE, LockRange::WHOLE, Exclusive)).unwrap();
         let mut waiting = pin!(second.lock(ONE, range(0, 1), Shared));
@@ -125,7 +126,7 @@ fn a_waiter_is_woken_by_granted_and_does_not_poll() {
 #[test]
 fn a_waiter_whose_server_cannot_call_asks_again() {
     let world = World::new();
-    let ((one, _), (two, peer)) = (world.mounted(V3), world.mounted(V3));
+    let ((one, _), (two, peer)) = (world.mounted(OLD), world.mounted(OLD));
     let (first, second) = (open(&world, &one), open(&world, &two));
     peer.drop_callbacks(true);
     world.run(first.lock(ONE, LockRange::WHOLE, Exclusive)).unwrap();
@@ -139,7 +140,7 @@ fn a_waiter_whose_server_cannot_call_asks_again() {
 #[test]
 fn waiters_get_a_lock_in_their_order() {
     let world = World::new();
-    let clients = [0; 3].map(|_| world.mounted(V3));
+    let clients = [0; 3].map(|_| world.mounted(OLD));
     let files: Vec<File> = clients.iter().map(|(fs, _)| open(&world, fs)).collect();
     world.run(files[0].lock(ONE, range(0, 1), Exclusive)).unwrap();
     let mut second = pin!(files[1].lock(ONE, range(0, 1), Exclusive));
@@ -156,7 +157,7 @@ fn waiters_get_a_lock_in_their_order() {
 #[test]
 fn owners_of_one_client_wait_for_each_other() {
     let world = World::new();
-    let (fs, _) = world.mounted(V3);
+    let (fs, _) = world.mounted(OLD);
     let file = open(&world, &fs);
     world.run(file.lock(ONE, range(0, 10), Shared)).unwrap();
     world.run(file.lock(TWO, range(0, 10), Shared)).unwrap();
@@ -170,7 +171,7 @@ fn owners_of_one_client_wait_for_each_other() {
 #[test]
 fn a_wait_that_is_given_up_is_cancelled_and_keeps_earlier_locks() {
     let world = World::new();
-    let ((one, _), (two, peer)) = (world.mounted(V3), world.mounted(V3));
+    let ((one, _), (two, peer)) = (world.mounted(OLD), world.mounted(OLD));
     let (first, second) = (open(&world, &one), open(&world, &two));
     world.run(first.lock(ONE, range(0, 10), Shared)).unwrap();
     world.run(second.lock(ONE, range(5, 10), Shared)).unwrap();
@@ -192,7 +193,7 @@ fn a_wait_that_is_given_up_is_cancelled_and_keeps_earlier_locks() {
 #[test]
 fn a_lock_whose_caller_has_gone_is_unlocked() {
     let world = World::new();
-    let (fs, peer) = world.mounted(V3);
+    let (fs, peer) = world.mounted(OLD);
     let file = open(&world, &fs);
     world.run(file.lock(ONE, range(5, 10), Shared)).unwrap();
     peer.judge_calls(|call| if call == (nlm::PROGRAM, Proc::LOCK.0) { Fate::Hold } else { Fate::Serve });
@@ -210,7 +211,7 @@ fn a_lock_whose_caller_has_gone_is_unlocked() {
 #[test]
 fn a_lock_whose_reply_is_lost_is_held_once() {
     let world = World::new();
-    let (fs, peer) = world.mounted(V3);
+    let (fs, peer) = world.mounted(OLD);
     let file = open(&world, &fs);
     let mut lost = 0;
     peer.judge_calls(move |call| {
@@ -236,7 +237,7 @@ fn reclaims_locks_after_a_restart_that_only_the_connection_shows() {
 
 fn reclaims_after_a_restart(before: impl FnOnce(&World, &Peer), within: Duration) {
     let world = World::new();
-    let ((one, peer), (two, other)) = (world.mounted(V3), world.mounted(V3));
+    let ((one, peer), (two, other)) = (world.mounted(OLD), world.mounted(OLD));
     let (first, second) = (open(&world, &one), open(&world, &two));
     world.run(first.lock(ONE, range(0, 100), Exclusive)).unwrap();
     world.run(first.unlock(ONE, range(40, 20))).unwrap();
@@ -262,7 +263,7 @@ fn reclaims_after_a_restart(before: impl FnOnce(&World, &Peer), within: Duration
 #[test]
 fn an_unlock_whose_server_restarts_is_unlocked_at_the_next_one() {
     let world = World::new();
-    let ((one, peer), (two, _)) = (world.mounted(V3), world.mounted(V3));
+    let ((one, peer), (two, _)) = (world.mounted(OLD), world.mounted(OLD));
     let (first, second) = (open(&world, &one), open(&world, &two));
     world.run(first.lock(ONE, range(0, 10), Exclusive)).unwrap();
     peer.judge_calls(|call| if call == (nlm::PROGRAM, Proc::UNLOCK.0) { Fate::Hold } else { Fate::Serve });
@@ -278,7 +279,7 @@ fn an_unlock_whose_server_restarts_is_unlocked_at_the_next_one() {
 #[test]
 fn a_lock_that_cannot_be_reclaimed_is_lost_until_it_is_unlocked() {
     let world = World::new();
-    let ((one, peer), (two, _)) = (world.mounted(V3), world.mounted(V3));
+    let ((one, peer), (two, _)) = (world.mounted(OLD), world.mounted(OLD));
     let (first, second) = (open(&world, &one), open(&world, &two));
     let unlocked = open(&world, &one);
     world.run(first.lock(ONE, range(0, 10), Exclusive)).unwrap();
@@ -302,7 +303,7 @@ fn a_lock_that_cannot_be_reclaimed_is_lost_until_it_is_unlocked() {
 #[test]
 fn locks_of_a_server_that_did_not_restart_outlast_its_connections() {
     let world = World::new();
-    let ((one, peer), (two, _)) = (world.mounted(V3), world.mounted(V3));
+    let ((one, peer), (two, _)) = (world.mounted(OLD), world.mounted(OLD));
     let (first, second) = (open(&world, &one), open(&world, &two));
     world.run(first.lock(ONE, range(0, 10), Exclusive)).unwrap();
     for _ in 0..3 {
@@ -323,7 +324,7 @@ fn locks_of_a_server_that_did_not_restart_outlast_its_connections() {
 #[test]
 fn what_another_client_wrote_under_the_lock_before_is_read_under_the_next_one() {
     let world = World::new();
-    let ((one, _), (two, _)) = (world.mounted(V3), world.mounted(V3));
+    let ((one, _), (two, _)) = (world.mounted(OLD), world.mounted(OLD));
     let (first, second) = (open(&world, &one), open(&world, &two));
     // Time stands still, so that no time of the file shows the changes.
     for round in 0..10_u8 {
@@ -342,7 +343,7 @@ fn locked_reads_take_at_most_six_requests_each() {
     // 2015, Table 1: 60,008 requests of a client of version 3 for 1,000 files that it opens, locks, reads and unlocks ten times.
     const FILES: usize = 20;
     let world = World::new();
-    let (fs, peer) = world.mounted(V3);
+    let (fs, peer) = world.mounted(OLD);
     let names: Vec<String> = (0..FILES).map(|number| format!("file {number}")).collect();
     for name in &names {
         let file = world.run(fs.open(name.as_bytes(), &BOTH)).unwrap();
@@ -371,7 +372,7 @@ fn locked_reads_take_at_most_six_requests_each() {
 #[test]
 fn leaving_releases_all_locks() {
     let world = World::new();
-    let (client, _) = world.client(V3);
+    let (client, _) = world.client(OLD);
     let (fs, _) = world.run(FileSystem::mount(client.clone(), crate::world::root(), b"/export")).unwrap();
     let file = open(&world, &fs);
     world.run(file.lock(ONE, range(0, 1), Exclusive)).unwrap();

@@ -1,5 +1,7 @@
 //! NFS version 3 against the server of this workspace, and against servers with wrong replies, in one thread and virtual time.
 
+use client::config::Version;
+
 mod against_server;
 mod caching;
 mod inodes;
@@ -11,6 +13,7 @@ mod locks;
 mod log;
 mod lying;
 mod model;
+mod model_version_4;
 mod mounting;
 mod repeated;
 #[allow(dead_code, reason = "some of it is for version 4")]
@@ -18,6 +21,8 @@ mod repeated;
 mod world;
 mod write_behind;
 
+/// The version of the clients.
+const VERSION: Version = Version::V3;
 /// Whether clients of [`world`] have caches.
 const CACHES: bool = true;
 /// Whether clients use delegations.

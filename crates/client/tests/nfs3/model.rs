@@ -14,7 +14,7 @@ use crate::link::{Link, config, root};
 const SIZE: u64 = 1 << 16;
 
 #[derive(Debug, Clone)]
-enum Op {
+pub(crate) enum Op {
     Write(u64, u64),
     Read(u64, u64),
     Truncate(u64),
@@ -27,7 +27,7 @@ enum Op {
     Other(u64, u64),
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub(crate) fn op() -> impl Strategy<Value = Op> {
     let (at, length) = (|| 0..SIZE, || prop_oneof![1..100_u64, 1..SIZE / 2]);
     prop_oneof![
         8 => (at(), length()).prop_map(|(at, length)| Op::Write(at, length)),
@@ -68,7 +68,7 @@ fn part(model: &[u8], at: u64, length: u64) -> &[u8] {
     &model[end.min(at as usize)..end]
 }
 
-fn play(version: Version, data: bool, ops: Vec<Op>) {
+pub(crate) fn play(version: Version, data: bool, ops: Vec<Op>) {
     let link = Link::new();
     // Small requests, so that there are many.
     let config = || Config {
@@ -130,17 +130,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn programs_see_a_posix_file_in_version_3(ops in prop::collection::vec(op(), 1..60)) {
-        play(Version::V3, true, ops);
-    }
-
-    #[test]
-    fn programs_see_a_posix_file_in_version_4_2(ops in prop::collection::vec(op(), 1..60)) {
-        play(Version::V42, true, ops);
+    fn programs_see_a_posix_file_with_caches(ops in prop::collection::vec(op(), 1..60)) {
+        play(crate::VERSION, true, ops);
     }
 
     #[test]
     fn programs_see_a_posix_file_without_caches(ops in prop::collection::vec(op(), 1..40)) {
-        play(Version::V42, false, ops);
+        play(crate::VERSION, false, ops);
     }
 }

@@ -23,7 +23,7 @@ use rpc::auth::{AuthSys, GroupList};
 use rpc::message::{CallHeader, MessageType, peek};
 use server::{
     Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, HostAnswer, HostCall,
-    Now, Server, Settings, Squash, Transport, Work,
+    Now, Server, Settings, Squash, Transport, Versions, Work,
 };
 use vfs::{Backend, MemFs, MemOptions, Timestamp};
 use xdr::{Decode, Opaque, Reader, Writer};
@@ -500,6 +500,7 @@ impl Peer {
 fn start(backend: &Arc<dyn Backend>, log: &Arc<Log>, instance: u64, now: Now) -> Arc<Server> {
     let mut settings = Settings::new(HandleKey([5; 16]), instance, [3; 16], b"server".to_vec());
     settings.lease = LEASE;
+    settings.versions = Versions::IMPLEMENTED;
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     let (id, path, backend) = (ExportId(1), "/export".into(), Arc::clone(backend));
     let export = Export { id, path, backend, options, fsid: (1, 0), counts: Arc::default() };

@@ -1,5 +1,7 @@
 //! Versions 4.0 and 4.1 over a link whose replies the test chooses.
 
+use client::config::Version;
+
 mod bad_seqids;
 #[allow(dead_code, reason = "the tests of version 3 use the rest")]
 #[path = "../nfs3/link.rs"]
@@ -7,3 +9,6 @@ mod link;
 mod lost_replies;
 mod lying;
 mod several_writes;
+
+/// The version of clients without another one.
+const VERSION: Version = Version::V3;

@@ -156,7 +156,8 @@ impl Session {
         let caller = caller(&url.options);
         let addresses = resolve(url.host())?;
         let mut outcome = Err(OpError::Unsupported("this version of NFS"));
-        let versions = identity.map_or_else(|| versions(url.options.version), |of| vec![version_of(of)]);
+        let wanted = url.options.version;
+        let versions = identity.map_or_else(|| versions(wanted), |of| vec![version_of(of, wanted)]);
         for version in versions {
             let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), random_u64() as u32));
             let reserved_port = url.options.reserved_port.unwrap_or(true);
@@ -349,6 +350,7 @@ pub fn parse_url(text: &str) -> Result<Url, String> {
 fn versions(wanted: Option<url::Version>) -> Vec<Option<Version>> {
     match wanted {
         None => vec![None],
+        Some(url::Version::V2) => vec![Some(Version::V2)],
         Some(url::Version::V3) => vec![Some(Version::V3)],
         Some(url::Version::V4) => vec![Some(Version::V42), Some(Version::V41), Some(Version::V40)],
         Some(url::Version::V4_0) => vec![Some(Version::V40)],
@@ -357,8 +359,12 @@ fn versions(wanted: Option<url::Version>) -> Vec<Option<Version>> {
     }
 }
 
-fn version_of(identity: &Identity) -> Option<Version> {
-    Version::ALL.into_iter().find(|version| version.minor() == identity.minor)
+/// Returns the version of a client that this process continues. Version 2 is used only if it was asked for.
+fn version_of(identity: &Identity, wanted: Option<url::Version>) -> Option<Version> {
+    match (identity.minor, wanted) {
+        (None, Some(url::Version::V2)) => Some(Version::V2),
+        (minor, _) => Version::ALL.into_iter().find(|version| version.minor() == minor),
+    }
 }
 
 fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {

@@ -30,7 +30,7 @@ impl List {
     }
 
     fn is_of(self, version: Version) -> bool {
-        (self == Self::Nfs4) == (version != Version::V3)
+        (self == Self::Nfs4) == version.minor().is_some()
     }
 }
 

@@ -59,14 +59,15 @@ fn client_config(port: u16, version: Version) -> Config {
 
 /// Runs `work` with the root of an empty file system, for each version.
 fn with_files<F: Future<Output = ()>>(work: impl Fn(Rc<Files>) -> F) {
-    for version in [Version::V3, Version::V41, Version::V42] {
+    for version in [Version::V2, Version::V3, Version::V41, Version::V42] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
         let backend = Arc::new(MemFs::new(&MemOptions::default()));
         let (id, path, counts) = (ExportId(1), "/export".into(), Arc::default());
         let export = Export { id, path, backend, options, fsid: (7, 0), counts };
-        let settings = server::Settings::new(HandleKey([9; 16]), 1, [3; 16], b"test".to_vec());
+        let mut settings = server::Settings::new(HandleKey([9; 16]), 1, [3; 16], b"test".to_vec());
+        settings.versions = server::Versions::IMPLEMENTED;
         let exports = ExportTable::new(vec![export]).expect("one export");
         let limits = Limits { cores: 1, ..Limits::default() };
         let listeners = Listeners { tcp: vec![listener], udp: vec![] };

@@ -8,7 +8,7 @@ use crate::attributes::{Attributes, Before, Changed, FileKind, SetAttributes};
 use crate::cache::FileId;
 use crate::cache::attributes::Started;
 use crate::cache::names::{Lookup, LookupStarted};
-use crate::config::{Caller, Version};
+use crate::config::Caller;
 use crate::error::OpError;
 use crate::results::{Creation, NewObject, Object, access};
 
@@ -187,8 +187,8 @@ impl Inode {
         if let Some(file) = self.create_delegated(caller, name, flags, creation, set) {
             return file.emptied_if(set.size == Some(0)).await;
         }
-        // Version 3 has no OPEN, which looks up the name anyway.
-        if creation == Creation::No && set.size.is_none() && self.client().version() == Version::V3 {
+        // Versions 2 and 3 have no OPEN, which looks up the name anyway.
+        if creation == Creation::No && set.size.is_none() && self.client().version().minor().is_none() {
             match self.open_known(caller, name, flags).await {
                 Ok(Some(file)) => return Ok(file),
                 // The name belongs to another file now.
@@ -320,7 +320,7 @@ impl Inode {
     pub async fn unlink(&self, caller: &Caller, name: &[u8]) -> Result<(), OpError> {
         let mut object = self.cached_inode(caller, name);
         // REMOVE of version 4 takes directories too.
-        if self.client().version() != Version::V3 || self.mount.has_open_files() {
+        if self.client().version().minor().is_some() || self.mount.has_open_files() {
             let (found, _) = self.lookup(caller, name).await?;
             if found.kind() == FileKind::Directory {
                 return Err(OpError::Status(Status::ISDIR));
@@ -344,7 +344,7 @@ impl Inode {
     /// # Errors
     /// As rmdir(2).
     pub async fn rmdir(&self, caller: &Caller, name: &[u8]) -> Result<(), OpError> {
-        if self.client().version() != Version::V3 {
+        if self.client().version().minor().is_some() {
             let (object, _) = self.lookup(caller, name).await?;
             if object.kind() != FileKind::Directory {
                 return Err(OpError::Status(Status::NOTDIR));

@@ -16,7 +16,7 @@ use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::cache::attributes::Started;
 use crate::cache::limiter::User;
 use crate::cache::read_ahead::ReadAhead;
-use crate::config::{Caller, Version};
+use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::locks::LockOwner;
@@ -131,7 +131,7 @@ impl Inode {
     /// Opens the file by what is cached (`nocto`), which version 4 cannot: there an open is state at the server. `None` if its
     /// attributes must be fetched.
     async fn open_unchecked(&self, caller: &Caller, flags: OpenFlags) -> Result<Option<OpenFile>, OpError> {
-        if self.mount.shared.close_to_open || self.client().version() != Version::V3 {
+        if self.mount.shared.close_to_open || self.client().version().minor().is_some() {
             return Ok(None);
         }
         let Some(attributes) = self.cached_attributes(self.mount.now()) else { return Ok(None) };

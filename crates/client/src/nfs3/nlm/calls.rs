@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs4::types::Status;
-use protocol::nlm::{self, Lock, NetObj, Proc, Stats};
+use protocol::nlm::{self, Lock, NetObj, Proc, Stats, TestArgs, TestRes};
 use rpc::message::parse_reply;
 use xdr::{Decode, Encode};
 
-use super::super::calls::{HeldPermit, Procedure, start_record};
 use super::super::side::{Place, is_absent};
 use super::Nlm;
+use super::short::{Ranged, widened};
 use super::table::Locker;
+use crate::calls::{HeldPermit, Procedure, start_record};
 use crate::config::Caller;
-use crate::engine::{CallError, ConnectionId, Label, PendingCall, RetryPolicy};
+use crate::engine::{CallError, ConnectionId, PendingCall, RetryPolicy};
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::locks::LockRange;
@@ -57,11 +58,35 @@ pub(super) struct Replied<T> {
     pub(super) epoch: Option<u32>,
 }
 
-pub(super) const fn procedure(procedure: Proc) -> Procedure {
-    Procedure { program: nlm::PROGRAM, version: nlm::VERSION, number: procedure.0 }
-}
-
 impl Nlm {
+    fn procedure(&self, procedure: Proc) -> Procedure {
+        Procedure { program: nlm::PROGRAM, version: self.version, number: procedure.0 }
+    }
+
+    /// As [`Self::call`], for arguments with a range.
+    ///
+    /// # Errors
+    /// As [`Self::call`]. EOVERFLOW if the range is one that the version of NLM does not have.
+    pub(super) async fn call_ranged<T: Decode>(
+        &self,
+        caller: &Caller,
+        number: Proc,
+        arguments: &impl Ranged,
+    ) -> Result<Replied<T>, OpError> {
+        match self.version {
+            nlm::VERSION => self.call(caller, number, arguments).await,
+            _ => self.call(caller, number, &arguments.shortened()?).await,
+        }
+    }
+
+    /// Calls TEST.
+    pub(super) async fn call_test(&self, caller: &Caller, arguments: &TestArgs) -> Result<TestRes, OpError> {
+        match self.version {
+            nlm::VERSION => Ok(self.call(caller, Proc::TEST, arguments).await?.reply),
+            _ => Ok(widened(self.call_ranged(caller, Proc::TEST, arguments).await?.reply)),
+        }
+    }
+
     /// Calls a procedure. A `hard` client repeats the call until the lock manager answers, and searches it again where it does not
     /// answer: it may have another port after a restart.
     ///
@@ -128,11 +153,10 @@ impl Nlm {
             }
         };
         let identity = (found.search, self.engine.connection_count(found.connection));
-        let Procedure { program, version, number } = procedure(number);
-        let label = Label { program, version, number };
+        let procedure = self.procedure(number);
         let held = Box::new(HeldPermit(permit));
-        let call = self.engine.call_labelled(found.connection, label, held, |xid| {
-            let mut record = start_record(xid, caller, Procedure { program, version, number });
+        let call = self.engine.call_labelled(found.connection, procedure.label(), held, |xid| {
+            let mut record = start_record(xid, caller, procedure);
             arguments.encode(record.writer());
             record.finish()
         });
@@ -161,14 +185,14 @@ impl Nlm {
     }
 
     async fn connect(&self, place: Place) -> Result<(ConnectionId, u16), OpError> {
-        let port = place.port(&self.engine, (nlm::PROGRAM, nlm::VERSION), "NLM version 4").await?;
+        let port = place.port(&self.engine, (nlm::PROGRAM, self.version), "this version of NLM").await?;
         let policy = RetryPolicy {
             retries: Some(self.config.retry.retries.unwrap_or(RETRIES)),
             fails_fast: true,
             ..self.config.retry
         };
         let connection = self.engine.open_connection(port, policy)?;
-        let null = procedure(Proc::NULL);
+        let null = self.procedure(Proc::NULL);
         let call = self.engine.call(connection, |xid| start_record(xid, &Caller::anonymous(), null).finish());
         let answered = call.await.map_err(OpError::from).and_then(|record| Ok(parse_reply::<()>(record)?));
         if let Err(error) = answered {

@@ -37,9 +37,11 @@ impl Nlm {
             Err(CallError::Unanswerable(_)) => return None,
         };
         let answer = match (header.program, header.version) {
-            (nlm::PROGRAM, nlm::VERSION) => self.answer_lock_manager(Proc(header.procedure), reader),
+            (nlm::PROGRAM, version) if version == self.version => {
+                self.answer_lock_manager(Proc(header.procedure), reader)
+            }
             (nsm::PROGRAM, nsm::VERSION) => self.answer_monitor(nsm::Proc(header.procedure), reader),
-            (nlm::PROGRAM, _) => mismatch(nlm::VERSION),
+            (nlm::PROGRAM, _) => mismatch(self.version),
             (nsm::PROGRAM, _) => mismatch(nsm::VERSION),
             _ => Answer::Refused(AcceptStatus::ProgramUnavailable),
         };
@@ -59,7 +61,11 @@ impl Nlm {
         match procedure {
             Proc::NULL => Answer::Results(Bytes::new()),
             Proc::GRANTED | Proc::GRANTED_MSG => {
-                let Ok(granted) = TestArgs::decode(&mut reader) else {
+                let granted = match self.version {
+                    nlm::VERSION => TestArgs::decode(&mut reader),
+                    _ => TestArgs::<u32>::decode(&mut reader).map(TestArgs::from),
+                };
+                let Ok(granted) = granted else {
                     return Answer::Refused(AcceptStatus::GarbageArguments);
                 };
                 // RFC 1813 §6.3.5: DENIED if the client does not wait for the lock (any longer).

@@ -174,7 +174,7 @@ impl Nlm {
             reclaim,
             state: self.state,
         };
-        let Replied { reply, epoch } = self.call::<Res>(caller, Proc::LOCK, &arguments).await?;
+        let Replied { reply, epoch } = self.call_ranged::<Res>(caller, Proc::LOCK, &arguments).await?;
         check_cookie(&arguments.cookie, &reply.cookie)?;
         Ok(Replied { reply: reply.stat, epoch })
     }
@@ -189,7 +189,7 @@ impl Nlm {
             alock: self.wire_lock(locker, asked.range),
         };
         // Servers differ in the status for a lock that has been granted.
-        let _ = self.call::<Res>(&asked.caller, Proc::CANCEL, &arguments).await;
+        let _ = self.call_ranged::<Res>(&asked.caller, Proc::CANCEL, &arguments).await;
         self.restore_in_turn(&asked.caller, locker, asked.range).await;
     }
 

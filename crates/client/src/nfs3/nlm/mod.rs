@@ -1,5 +1,5 @@
-//! Locks of version 3: the client of the network lock manager (NLM version 4; RFC 1813 Appendix II, XNFS) and of the network status
-//! monitor (NSM version 1).
+//! Locks of versions 2 and 3: the client of the network lock manager (NLM version 4, for NFS version 2 NLM version 1; RFC 1813
+//! Appendix II, XNFS) and of the network status monitor (NSM version 1).
 //!
 //! The server keeps locks without a lease. It calls back when a lock is free (GRANTED) and when it has restarted (SM_NOTIFY):
 //! [`incoming`] answers these calls. Nothing relies on them: a waiter repeats its LOCK at growing intervals, and a call over another
@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use futures_util::future::join;
 use futures_util::lock::Mutex as AsyncMutex;
 use futures_util::task::AtomicWaker;
-use protocol::nlm::Name;
+use protocol::nlm::{self, Name};
 
 use crate::abandoned::Abandoned;
 use crate::background::Signal;
-use crate::config::Config;
+use crate::config::{Config, Version};
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::hand_over::LockerState;
@@ -29,6 +29,7 @@ mod incoming;
 mod lock;
 mod monitor;
 mod recovery;
+mod short;
 mod table;
 mod test;
 mod unlock;
@@ -42,12 +43,14 @@ const CALLS_MAX: usize = 64;
 /// Maximum length in bytes of this machine's name.
 const NAME_MAX: usize = 255;
 
-/// The locks of a client of version 3.
+/// The locks of a client of version 2 or 3.
 pub(crate) struct Nlm {
     engine: Arc<Engine>,
     config: Arc<Config>,
     /// The port of NFS.
     nfs_port: u16,
+    /// The version of NLM.
+    version: u32,
     /// The name of this machine (`caller_name`).
     name: Name,
     /// The number of this start of the client (`state`): odd, as XNFS demands.
@@ -67,7 +70,7 @@ pub(crate) struct Nlm {
 
 impl Nlm {
     /// Creates the client of a lock manager, which is searched when it is needed.
-    pub(super) fn new(engine: Arc<Engine>, config: Arc<Config>, nfs_port: u16) -> Arc<Self> {
+    pub(super) fn new(engine: Arc<Engine>, config: Arc<Config>, nfs_port: u16, of_nfs: Version) -> Arc<Self> {
         let [seed, state] = [0, 4].map(|at| {
             let mut word = [0; 4];
             word.copy_from_slice(&config.verifier[at..at + 4]);
@@ -77,6 +80,7 @@ impl Nlm {
         Arc::new(Self {
             engine,
             nfs_port,
+            version: if of_nfs == Version::V2 { nlm::VERSION_1 } else { nlm::VERSION },
             name: Name::new(config.host_name.slice(..length)).unwrap_or_default(),
             config,
             // Some monitors take the number as unsigned.

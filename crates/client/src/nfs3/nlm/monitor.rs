@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use protocol::nsm::{self, Name, StatRes};
 
-use super::super::calls::Procedure;
 use super::super::side::{Place, SideConnection};
 use super::Nlm;
 use super::calls::ConnectionIdentity;
+use crate::calls::Procedure;
 use crate::config::Caller;
 use crate::error::OpError;
 

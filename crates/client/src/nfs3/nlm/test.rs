@@ -1,6 +1,6 @@
 //! TEST (RFC 1813 §6.3.1; XNFS): returns a lock that conflicts.
 
-use protocol::nlm::{Holder, Proc, Stats, TestArgs, TestReply, TestRes};
+use protocol::nlm::{Holder, Stats, TestArgs, TestReply};
 
 use super::Nlm;
 use super::calls::{check_cookie, refused};
@@ -28,7 +28,7 @@ impl Nlm {
                 exclusive: kind == LockKind::Exclusive,
                 alock: self.wire_lock(&locker, range),
             };
-            let reply = self.call::<TestRes>(caller, Proc::TEST, &arguments).await?.reply;
+            let reply = self.call_test(caller, &arguments).await?;
             check_cookie(&arguments.cookie, &reply.cookie)?;
             match reply.stat {
                 TestReply::Other(Stats::GRANTED) => return Ok(None),

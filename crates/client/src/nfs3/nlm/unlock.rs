@@ -84,7 +84,7 @@ impl Nlm {
         range: LockRange,
     ) -> Result<Stats, OpError> {
         let arguments = UnlockArgs { cookie: self.cookie(), alock: self.wire_lock(locker, range) };
-        let reply = self.call::<Res>(caller, Proc::UNLOCK, &arguments).await?.reply;
+        let reply = self.call_ranged::<Res>(caller, Proc::UNLOCK, &arguments).await?.reply;
         check_cookie(&arguments.cookie, &reply.cookie)?;
         Ok(reply.stat)
     }

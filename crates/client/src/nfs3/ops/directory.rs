@@ -10,9 +10,10 @@ use protocol::nfs3::{
 use protocol::nfs4::types::Status;
 
 use super::super::Nfs3;
-use super::super::calls::{Replied, RmdirArgs, from_wire, to_wire};
+use super::super::calls::{RmdirArgs, from_wire, to_wire};
 use super::super::convert::{changed, entry_of, set_attributes};
 use crate::attributes::{Changed, SetAttributes};
+use crate::calls::Replied;
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;

@@ -7,7 +7,8 @@ use protocol::nfs4::types::MAX_IO;
 use super::super::Nfs3;
 use super::super::calls::{GatheredWrite, to_wire};
 use super::super::convert::{changed, post_op};
-use crate::config::Caller;
+use crate::attributes::Before;
+use crate::config::{Caller, Version};
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::record::length;
@@ -68,7 +69,11 @@ impl Nfs3 {
             StableHow::DataSync => Stability::DataSync,
             StableHow::FileSync => Stability::FileSync,
         };
-        Ok(WriteReply { count: ok.count, stability, verifier: ok.verf, file: changed(&ok.file_wcc)? })
+        let mut file = changed(&ok.file_wcc)?;
+        if self.version == Version::V2 {
+            file.before = Some(Before::Assumed);
+        }
+        Ok(WriteReply { count: ok.count, stability, verifier: ok.verf, file })
     }
 
     /// Makes written data stable; a count of 0 means all from the offset on.
