@@ -9,10 +9,11 @@ use rpc::message::{CallHeader, encode_call, parse_reply};
 use xdr::Decode;
 
 use crate::config::{Caller, Config};
-use crate::engine::{CallError, Completion, ConnectionId, Engine, Label};
+use crate::engine::{CallError, Completion, ConnectionId, Engine, Label, RetryPolicy};
 use crate::error::OpError;
 use crate::permits::{Permit, Permits};
 use crate::record::RecordWriter;
+use crate::url::Transport;
 
 /// A procedure of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +70,22 @@ pub(crate) struct HeldPermit(pub(crate) Permit);
 impl Completion for HeldPermit {
     fn complete(self: Box<Self>, _outcome: Option<&Result<Bytes, CallError>>) {
         drop(self.0);
+    }
+}
+
+/// Opens a connection of this kind.
+///
+/// # Errors
+/// As [`Engine::open_connection`].
+pub(crate) fn open_connection(
+    engine: &Engine,
+    transport: Transport,
+    port: u16,
+    policy: RetryPolicy,
+) -> Result<ConnectionId, CallError> {
+    match transport {
+        Transport::Tcp => engine.open_connection(port, policy),
+        Transport::Udp => engine.open_datagrams(port, policy),
     }
 }
 

@@ -12,9 +12,11 @@ use protocol::{nfs2, nfs3, nfs4, nfsacl, nlm};
 use crate::acl::Acl;
 use crate::attributes::{Attributes, Before, Changed, SetAttributes};
 use crate::background::Background;
+use crate::calls::open_connection;
 use crate::config::{Caller, Config, Version};
 use crate::delegations::{DelegatedCache, DelegationCounts, Held, Kind};
 use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
+use crate::errno::Errno;
 use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange, Locked};
 use crate::many::{ListPart, NewDirectory, NewEntry, NewFile, ReadFile, Whole};
@@ -24,6 +26,7 @@ use crate::results::{
     CommitReply, Creation, DirPage, FileHandle, FsInfo, FsStat, NewObject, Object, OpenMode, OpenState,
     Opened, ReadReply, Stability, WriteReply,
 };
+use crate::url::Transport;
 
 mod hand_over;
 mod singles;
@@ -63,13 +66,18 @@ impl Client {
     pub async fn connect(engine: Arc<Engine>, config: Config) -> Result<Self, OpError> {
         let config = Arc::new(config);
         let count = config.connections.clamp(1, CONNECTIONS_MAX);
-        let connections = (0..count)
-            .map(|_| engine.open_connection(config.port, config.retry))
-            .collect::<Result<Vec<ConnectionId>, _>>()?;
-        let wanted: &[Version] = match &config.version {
-            Some(version) => std::slice::from_ref(version),
-            None => &Version::ALL,
+        let wanted: &[Version] = match (&config.version, config.transport) {
+            (None, Transport::Tcp) => &Version::ALL,
+            (None, Transport::Udp) => &[Version::V3],
+            (Some(version), Transport::Udp) if version.minor().is_some() => {
+                // RFC 7530 §3.1, RFC 8881 §2.9.1: the transport must avoid congestion.
+                return Err(OpError::Invalid(Errno::EPROTONOSUPPORT, "NFS version 4 has no UDP: use TCP"));
+            }
+            (Some(version), _) => std::slice::from_ref(version),
         };
+        let connections = (0..count)
+            .map(|_| open_connection(&engine, config.transport, config.port, config.retry))
+            .collect::<Result<Vec<ConnectionId>, _>>()?;
         let mut outcome = Err(OpError::Unsupported("this version of NFS"));
         for version in wanted {
             // All of version 4 is at one port. Older versions may have another, which the port mapper knows.

@@ -15,7 +15,7 @@ use crate::engine::RetryPolicy;
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::hand_over::CallerState;
-use crate::url::{self, LocalLock, Options};
+use crate::url::{self, LocalLock, Options, Transport};
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +114,11 @@ pub const V3_CALLS: u32 = 128;
 /// Maximum bytes of one READ or WRITE.
 pub const TRANSFER_MAX: u32 = 1 << 20;
 
+/// Maximum bytes of one READ or WRITE over UDP, as in Linux: a datagram has less than 64 KiB.
+pub const DATAGRAM_TRANSFER_MAX: u32 = 32 << 10;
+/// The usual bytes of one READ or WRITE over UDP. One lost fragment loses all of a datagram.
+const DATAGRAM_TRANSFER: u32 = 8 << 10;
+
 impl Config {
     /// Returns the usual configuration: the highest version that the server has at the usual port, one connection,
     /// unlimited retransmission of requests, and caches with a budget of [`MEMORY_DEFAULT`]. `server` is a name for messages,
@@ -126,6 +131,8 @@ impl Config {
             mount_port: None,
             nlm_port: None,
             version: None,
+            transport: Transport::Tcp,
+            mount_transport: Transport::Tcp,
             retry: RetryPolicy::default(),
             connections: 1,
             owner: Bytes::copy_from_slice(owner),
@@ -146,15 +153,30 @@ impl Config {
     /// caller, whose defaults differ.
     #[must_use]
     pub fn with_options(self, options: &Options) -> Self {
+        let transport = options.transport.unwrap_or(self.transport);
+        let size = |given: Option<u32>, own: u32| match transport {
+            Transport::Tcp => given.unwrap_or(own).min(TRANSFER_MAX),
+            Transport::Udp => given.unwrap_or(DATAGRAM_TRANSFER).min(DATAGRAM_TRANSFER_MAX),
+        };
         Self {
+            transport,
+            mount_transport: options.mount_transport.unwrap_or(transport),
             port: options.port.unwrap_or(self.port),
             mount_port: options.mount_port.or(self.mount_port),
             nlm_port: options.nlm_port.or(self.nlm_port),
             connections: options.connections.map_or(self.connections, |connections| connections as usize),
-            read_size: options.read_size.unwrap_or(self.read_size).min(TRANSFER_MAX),
-            write_size: options.write_size.unwrap_or(self.write_size).min(TRANSFER_MAX),
+            read_size: size(options.read_size, self.read_size),
+            write_size: size(options.write_size, self.write_size),
             local_lock: options.local_lock.unwrap_or(self.local_lock),
             ..self
+        }
+    }
+
+    /// Returns the maximum bytes of one READ, WRITE or part of a listing that the transport can carry.
+    pub(crate) fn transfer_max(&self) -> u32 {
+        match self.transport {
+            Transport::Tcp => u32::MAX,
+            Transport::Udp => DATAGRAM_TRANSFER_MAX,
         }
     }
 }
@@ -172,6 +194,11 @@ pub struct Config {
     pub nlm_port: Option<u16>,
     /// The version; `None`: the highest that the server has.
     pub version: Option<Version>,
+    /// How calls travel. Version 4 has no UDP. Locks of versions 2 and 3 use TCP always: the end of a connection tells that the server
+    /// may have restarted.
+    pub transport: Transport,
+    /// How calls of MOUNT and of the port mapper travel.
+    pub mount_transport: Transport,
     /// The timeout of the server's answers.
     pub retry: RetryPolicy,
     /// Number of connections (`nconnect`), from 1 to 16.

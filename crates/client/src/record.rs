@@ -50,6 +50,17 @@ pub(crate) fn length(parts: &[Bytes]) -> usize {
     parts.iter().map(Bytes::len).sum()
 }
 
+/// Returns the first bytes of data in parts.
+pub(crate) fn first_bytes(data: &[Bytes], max: usize) -> Vec<Bytes> {
+    let mut left = max;
+    let parts = data.iter().map(|part| {
+        let taken = part.slice(..part.len().min(left));
+        left -= taken.len();
+        taken
+    });
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
 /// Joins the parts of a record.
 #[cfg(test)]
 pub(crate) fn joined(record: &[Bytes]) -> Bytes {

@@ -1,8 +1,9 @@
 //! The client's library against this project's server, over real loopback sockets.
 
 use std::future::Future;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
@@ -12,12 +13,12 @@ use client::engine::{Engine, RetryPolicy};
 use client::errno::Errno;
 use client::error::{Fault, OpError};
 use client::fs::{FileSystem, OpenOptions};
-use client::url::LocalLock;
+use client::url::{LocalLock, Transport};
 use net::transport::{Route, SystemClock, run_transport};
 use net::{Limits, Listeners, Running, serve};
 use protocol::nfs4::types::Status;
 use rpc::auth::{AuthSys, GroupList};
-use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash};
+use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash, Versions};
 use vfs::{MemFs, MemOptions};
 use xdr::Opaque;
 
@@ -43,12 +44,15 @@ fn start_with(backend: Arc<MemFs>, instance: u64, listener: TcpListener) -> Test
         fsid: (7, 0),
         counts: Arc::default(),
     };
-    let settings = Settings::new(HandleKey([9; 16]), instance, [3; 16], b"test".to_vec());
+    let mut settings = Settings::new(HandleKey([9; 16]), instance, [3; 16], b"test".to_vec());
+    settings.versions = Versions::IMPLEMENTED;
+    settings.udp = true;
     let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
     let address = listener.local_addr().unwrap();
     let limits = Limits { cores: 1, ..Limits::default() };
-    let running =
-        serve(Arc::clone(&server), Listeners { tcp: vec![listener], udp: vec![] }, limits, None, None);
+    let udp = UdpSocket::bind(address).expect("a port that only the listener has");
+    let listeners = Listeners { tcp: vec![listener], udp: vec![udp] };
+    let running = serve(Arc::clone(&server), listeners, limits, None, None);
     TestServer { address, server, running: Some(running.unwrap()) }
 }
 
@@ -72,6 +76,8 @@ fn config(port: u16, version: Option<Version>) -> Config {
         mount_port: Some(port),
         nlm_port: None,
         version,
+        transport: Transport::Tcp,
+        mount_transport: Transport::Tcp,
         retry: RetryPolicy::default(),
         connections: 1,
         owner: Bytes::from_static(b"library test"),
@@ -113,7 +119,7 @@ fn with_client<F: Future<Output = ()>>(config: Config, work: impl FnOnce(Client)
 
 #[test]
 fn files_and_directories_are_made_listed_read_renamed_and_removed() {
-    for version in [Some(Version::V42), Some(Version::V41), Some(Version::V3), None] {
+    for version in [Some(Version::V42), Some(Version::V41), Some(Version::V3), Some(Version::V2), None] {
         let server = start();
         with_client(config(server.address.port(), version), async |client| {
             assert_eq!(client.version(), version.unwrap_or(Version::V42));
@@ -124,6 +130,42 @@ fn files_and_directories_are_made_listed_read_renamed_and_removed() {
         let counts = server.server.counts();
         assert_eq!((counts.clients, counts.sessions), (0, 0), "the client has left");
     }
+}
+
+#[test]
+fn files_and_directories_are_used_over_datagrams() {
+    let retry = RetryPolicy { timeout: Duration::from_millis(1100), ..RetryPolicy::default() };
+    for version in [Version::V2, Version::V3] {
+        let server = start();
+        let config = Config {
+            transport: Transport::Udp,
+            mount_transport: Transport::Udp,
+            retry,
+            ..config(server.address.port(), Some(version))
+        };
+        with_client(config, async |client| {
+            let (fs, _) = FileSystem::mount(client, root(), b"/export").await.unwrap();
+            exercise(&fs).await;
+        });
+    }
+}
+
+#[test]
+fn a_port_without_a_server_is_an_error_at_once_over_datagrams() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), 1));
+        let addresses = vec![Ipv4Addr::LOCALHOST.into()];
+        let route = Route { addresses, reserved_port: false, record_max: 2 << 20 };
+        let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
+        let config = Config { transport: Transport::Udp, ..config(port, Some(Version::V3)) };
+        let error = Client::connect(Arc::clone(&engine), config).await.err().unwrap();
+        assert_eq!(error.fault(), Fault::Network);
+        assert!(error.to_string().contains("Connection refused"), "{error}");
+        engine.shut_down();
+        transport.await.unwrap();
+    });
 }
 
 async fn exercise(fs: &FileSystem) {

@@ -156,8 +156,13 @@ pub const SCENARIOS: &[Scenario] = &[
         run: transfers::run,
     },
     Scenario {
+        name: "client-v2",
+        about: "clients of version 2 get right results, over broken connections and kills of both sides",
+        run: |seed| full_clients::run(seed, &[ClientVersion::V2; 3]),
+    },
+    Scenario {
         name: "client-v3",
-        about: "clients of version 3 get right results, over broken connections and kills of both sides",
+        about: "the same with version 3",
         run: |seed| full_clients::run(seed, &[ClientVersion::V3; 3]),
     },
     Scenario {

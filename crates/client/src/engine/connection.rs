@@ -1,4 +1,4 @@
-//! One connection: its queue and its reconnection.
+//! One connection: its queue, its reconnection, and the repetition of its datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -6,10 +6,15 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::Record;
+use super::round_trips::RoundTrips;
+use super::traffic::Label;
+use super::{Record, wake};
 
 /// The pause before the second attempt to connect; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Number of repetitions of a datagram without which a server that has never answered counts as unreachable, if the policy has no
+/// number.
+const FIRST_REPETITIONS: u32 = 4;
 /// The longest pause between attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -104,7 +109,7 @@ pub(super) struct Connection {
     pub(super) link: Link,
     /// Calls to send.
     pub(super) queue: VecDeque<u32>,
-    /// Calls without a reply, with the time when each was sent over this connection.
+    /// Calls without a reply, with the time when each was sent over this stream.
     pub(super) in_flight: BTreeMap<u32, Duration>,
     /// Replies to callbacks; they end with their connection.
     pub(super) replies: VecDeque<Record>,
@@ -115,10 +120,14 @@ pub(super) struct Connection {
     pub(super) received_at: Duration,
     /// Failures since the last reply.
     failures: u32,
+    /// Calls without a reply over datagrams; `None` for a stream.
+    pub(super) datagrams: Option<RoundTrips>,
+    /// Whether a reply has arrived.
+    has_answered: bool,
 }
 
 impl Connection {
-    pub(super) fn new(port: u16, policy: RetryPolicy) -> Self {
+    pub(super) fn new(port: u16, policy: RetryPolicy, datagrams: Option<RoundTrips>) -> Self {
         Self {
             port,
             policy,
@@ -130,18 +139,30 @@ impl Connection {
             made: 0,
             received_at: Duration::ZERO,
             failures: 0,
+            datagrams,
+            has_answered: false,
         }
+    }
+
+    /// Returns whether another call may be sent.
+    pub(super) fn has_room(&self) -> bool {
+        self.datagrams.as_ref().is_none_or(RoundTrips::has_room)
     }
 
     pub(super) fn enqueue_reply(&mut self, record: Record) {
         if matches!(self.link, Link::Up) {
             self.replies.push_back(record);
-            super::wake(&mut self.sender);
+            wake(&mut self.sender);
         }
     }
 
-    /// Notes a call that was sent; returns whether it is the only one without a reply, so that a deadline begins.
-    pub(super) fn call_sent(&mut self, xid: u32, now: Duration) -> bool {
+    /// Notes a call that was sent, for the `sendings`th time; returns whether the deadline changes.
+    pub(super) fn call_sent(&mut self, xid: u32, label: Label, sendings: u32, now: Duration) -> bool {
+        if let Some(datagrams) = &mut self.datagrams {
+            let before = datagrams.deadline();
+            datagrams.sent(xid, label, sendings, now);
+            return datagrams.deadline() != before;
+        }
         let is_first = self.in_flight.is_empty();
         self.in_flight.insert(xid, now);
         is_first
@@ -193,21 +214,72 @@ impl Connection {
         }
     }
 
+    /// Handles the reply to a call that was sent this often, first at this time.
+    pub(super) fn handle_answer(&mut self, xid: u32, label: Label, sent: (u32, Duration), now: Duration) {
+        self.has_answered = true;
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.replied(xid, label, sent, now);
+            // The window may have room.
+            wake(&mut self.sender);
+        }
+    }
+
+    /// Returns the calls over datagrams that fail now, with a reason if the server has never answered. Others that are late return to
+    /// the front of the queue.
+    pub(super) fn handle_late(
+        &mut self,
+        now: Duration,
+        repetitions: impl Fn(u32) -> u32,
+    ) -> (Vec<u32>, Option<ConnectError>) {
+        let (limit, reason) = match self.policy.retries {
+            None if self.fails_at_first() => {
+                let reason = "the server does not answer".into();
+                (Some(FIRST_REPETITIONS), Some(ConnectError { reason }))
+            }
+            limit => (limit, None),
+        };
+        let late = self.datagrams.as_mut().map(|datagrams| datagrams.take_late(now, &repetitions));
+        let is_failed = |xid: &u32| limit.is_some_and(|limit| repetitions(*xid) >= limit);
+        let (failed, again): (Vec<u32>, Vec<u32>) = late.unwrap_or_default().into_iter().partition(is_failed);
+        again.into_iter().rev().for_each(|xid| self.queue.push_front(xid));
+        wake(&mut self.sender);
+        (failed, reason)
+    }
+
+    /// Returns whether the server has never answered, and must at once.
+    pub(super) fn fails_at_first(&self) -> bool {
+        self.policy.fails_fast && !self.has_answered
+    }
+
+    /// Forgets all calls.
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.in_flight.clear();
+        self.datagrams.as_mut().map(RoundTrips::take_all);
+    }
+
     /// Forgets a call for which no task waits.
     pub(super) fn forget(&mut self, xid: u32) {
         self.in_flight.remove(&xid);
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.forget(xid);
+            wake(&mut self.sender);
+        }
         self.queue.retain(|queued| *queued != xid);
     }
 
     /// Returns the calls without a reply to the front of the queue, oldest first.
     pub(super) fn requeue(&mut self) {
-        for (xid, _) in std::mem::take(&mut self.in_flight).into_iter().rev() {
-            self.queue.push_front(xid);
-        }
+        let sent = match &mut self.datagrams {
+            Some(datagrams) => datagrams.take_all(),
+            None => std::mem::take(&mut self.in_flight).into_keys().collect(),
+        };
+        sent.into_iter().rev().for_each(|xid| self.queue.push_front(xid));
     }
 
     pub(super) fn deadline(&self) -> Option<Duration> {
         match self.link {
+            Link::Up if self.datagrams.is_some() => self.datagrams.as_ref()?.deadline(),
             // The lowest transaction ID is the oldest call.
             Link::Up => self.in_flight.values().next().map(|sent_at| *sent_at + self.policy.timeout),
             Link::Waiting { until } => Some(until),

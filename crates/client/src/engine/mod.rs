@@ -11,8 +11,9 @@
 //!   [`Engine::handle_timeout`]. They register the waker that they are polled with. A new deadline wakes the task that polls
 //!   for actions, which asks for the deadline again.
 //!
-//! A call survives its connection: it is sent again, with its transaction ID, over the next one. The server recognizes the
-//! repetition by the transaction ID (NFS 2, 3 and 4.0: its reply cache) or by slot and sequence ID (4.1 and later).
+//! A connection carries a stream of records, or datagrams of one record each ([`Engine::open_datagrams`]). A call survives its
+//! stream: it is sent again, with its transaction ID, over the next one. A call whose datagram or reply may be lost is sent again after
+//! a [timeout](round_trips). The server recognizes the repetition by the transaction ID (NFS 2, 3 and 4.0: its reply cache) or by slot and sequence ID (4.1 and later).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
@@ -27,12 +28,14 @@ use rpc::message::{MessageType, peek};
 
 mod connection;
 mod error;
+mod round_trips;
 mod timer;
 mod traffic;
 
 pub use connection::{Action, ConnectError, ConnectionId, RetryPolicy};
 use connection::{Connection, Link};
 pub use error::CallError;
+use round_trips::RoundTrips;
 pub use timer::Sleep;
 use traffic::{CallTimes, TrafficTable};
 pub use traffic::{Label, Traffic};
@@ -114,11 +117,23 @@ impl Engine {
     /// # Errors
     /// [`CallError::Busy`] above [`CONNECTIONS_MAX`]; [`CallError::Closed`] after [`Self::shut_down`].
     pub fn open_connection(&self, port: u16, policy: RetryPolicy) -> Result<ConnectionId, CallError> {
+        self.open(Connection::new(port, policy, None))
+    }
+
+    /// Opens a connection that carries datagrams. The timeout of the policy is that of a call before round trips were measured; the
+    /// retries are repetitions of a call.
+    ///
+    /// # Errors
+    /// As [`Self::open_connection`].
+    pub fn open_datagrams(&self, port: u16, policy: RetryPolicy) -> Result<ConnectionId, CallError> {
+        self.open(Connection::new(port, policy, Some(RoundTrips::new(policy.timeout))))
+    }
+
+    fn open(&self, connection: Connection) -> Result<ConnectionId, CallError> {
         let mut state = self.state.lock();
         if state.is_shut_down {
             return Err(CallError::Closed);
         }
-        let connection = Connection::new(port, policy);
         let id = match state.free_place() {
             Some(id) => {
                 state.connections[id.0] = connection;
@@ -291,6 +306,12 @@ impl Engine {
         self.state.lock().connections[connection.0].received_at
     }
 
+    /// Returns whether the connection carries datagrams.
+    #[must_use]
+    pub fn has_datagrams(&self, connection: ConnectionId) -> bool {
+        self.state.lock().connections[connection.0].datagrams.is_some()
+    }
+
     /// Returns whether the connection was closed for good.
     #[must_use]
     pub fn is_closed(&self, connection: ConnectionId) -> bool {
@@ -331,7 +352,9 @@ impl Engine {
         if let Some(reply) = connection.replies.pop_front() {
             return Poll::Ready(Some(reply));
         }
-        while let Some(xid) = connection.queue.pop_front() {
+        while connection.has_room()
+            && let Some(xid) = connection.queue.pop_front()
+        {
             // A call that has ended meanwhile is not sent.
             let Some(call) = calls.get_mut(&xid).filter(|call| call.outcome.is_none()) else { continue };
             call.sendings += 1;
@@ -339,7 +362,7 @@ impl Engine {
             let record = call.record.clone();
             let bytes = record.iter().map(Bytes::len).sum();
             traffic.sent(call.label, &mut call.times, now, bytes);
-            if connection.call_sent(xid, now) {
+            if connection.call_sent(xid, call.label, call.sendings, now) {
                 wake(action_waker);
             }
             return Poll::Ready(Some(record));
@@ -375,6 +398,16 @@ impl Engine {
         state.reconnect(id, self.now());
     }
 
+    /// Handles the news that no program has the server's port, or that the server cannot be reached. It may be forged, or pass: calls
+    /// fail only before the first reply, and if the first connection must succeed at once.
+    pub fn handle_refused(&self, id: ConnectionId, error: ConnectError) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        if state.connections[id.0].fails_at_first() {
+            state.fail_calls(Some(id), &CallError::Unreachable(error), now);
+        }
+    }
+
     /// Handles the arrival of any bytes.
     pub fn handle_bytes(&self, id: ConnectionId) {
         let now = self.now();
@@ -394,6 +427,8 @@ impl Engine {
                 // A second reply, or one to a call that has failed, is ignored.
                 let call = state.calls.get(&xid).filter(|call| call.connection == id);
                 if let Some(call) = call.filter(|call| call.outcome.is_none()) {
+                    let sent_at = call.times.sent_at.unwrap_or(now);
+                    connection.handle_answer(xid, call.label, (call.sendings, sent_at), now);
                     state.traffic.received(call.label, call.times, now, record.len());
                     finish_call(&mut state.calls, xid, Ok(record));
                 }
@@ -416,7 +451,7 @@ impl Engine {
         connections.chain(state.sleepers.keys().next().map(|(time, _)| *time)).min()
     }
 
-    /// Handles the passing of time: wakes sleepers, connects again, closes connections without replies.
+    /// Handles the passing of time: wakes sleepers, connects again, closes streams without replies, repeats datagrams.
     pub fn handle_timeout(&self) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -432,6 +467,7 @@ impl Engine {
                 continue;
             }
             match connection.link {
+                Link::Up if connection.datagrams.is_some() => state.repeat_late(id, now),
                 Link::Up if connection.gives_up_when_silent() => {
                     state.fail_calls(Some(id), &CallError::TimedOut, now);
                     state.reconnect(id, now);
@@ -496,6 +532,21 @@ impl State {
         wake(&mut self.action_waker);
     }
 
+    /// Sends the datagrams again whose reply is late, and fails calls that were repeated as often as the policy allows.
+    fn repeat_late(&mut self, id: ConnectionId, now: Duration) {
+        let Self { connections, calls, traffic, .. } = self;
+        let connection = &mut connections[id.0];
+        let repetitions = |xid: u32| calls.get(&xid).map_or(0, |call| call.sendings.saturating_sub(1));
+        let (failed, reason) = connection.handle_late(now, repetitions);
+        let error = reason.map_or(CallError::TimedOut, CallError::Unreachable);
+        for xid in failed {
+            if let Some(call) = calls.get(&xid) {
+                traffic.failed(call.label, call.times, now);
+            }
+            finish_call(calls, xid, Err(error.clone()));
+        }
+    }
+
     /// Fails the calls of a connection, or all.
     fn fail_calls(&mut self, connection: Option<ConnectionId>, error: &CallError, now: Duration) {
         let is_meant = |call: &Call| {
@@ -511,8 +562,7 @@ impl State {
         }
         for (index, link) in self.connections.iter_mut().enumerate() {
             if connection.is_none_or(|connection| connection.0 == index) {
-                link.queue.clear();
-                link.in_flight.clear();
+                link.clear();
             }
         }
     }

@@ -18,7 +18,8 @@ pub(super) fn permissions(caller: &Caller, attributes: &Fattr) -> Access {
     let mode = attributes.mode;
     let is_directory = attributes.file_type == FileType::DIR;
     let class = match authenticate(caller.credential()) {
-        Ok(Identity::Sys(credential)) if credential.uid == 0 => match is_directory || mode & EXECUTE_ANY != 0 {
+        Ok(Identity::Sys(credential)) if credential.uid == 0 => match is_directory || mode & EXECUTE_ANY != 0
+        {
             true => READ | WRITE | EXECUTE,
             false => READ | WRITE,
         },
@@ -26,11 +27,8 @@ pub(super) fn permissions(caller: &Caller, attributes: &Fattr) -> Access {
         Ok(Identity::Sys(credential)) if has_group(&credential, attributes.gid) => mode >> 3,
         _ => mode,
     };
-    let of_file = [
-        (READ, Access::READ),
-        (WRITE, Access::MODIFY | Access::EXTEND),
-        (EXECUTE, Access::EXECUTE),
-    ];
+    let of_file =
+        [(READ, Access::READ), (WRITE, Access::MODIFY | Access::EXTEND), (EXECUTE, Access::EXECUTE)];
     let of_directory = [
         (READ, Access::READ),
         (WRITE, Access::MODIFY | Access::EXTEND | Access::DELETE),

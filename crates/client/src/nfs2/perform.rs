@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use protocol::nfs2::{self, MAXDATA, Outcome, Proc, Sattr};
+use protocol::nfs3::PostOpAttr;
 use protocol::nfs3::{
     AccessArgs, AccessOk, CommitArgs, CommitOk, CreateArgs, CreateHow, CreateOk, DirList, DirOpArgs, Entry,
     Fattr, FsProperties, FsinfoArgs, FsinfoOk, FsstatArgs, FsstatOk, GetattrArgs, LinkArgs, LinkWcc,
@@ -11,7 +12,6 @@ use protocol::nfs3::{
 };
 use protocol::nfs4::types::Status;
 use protocol::nfsacl::{GetAclArgs, GetAclOk, SetAclArgs};
-use protocol::nfs3::PostOpAttr;
 use xdr::{Chain, Decode, Encode, Opaque};
 
 use super::FILE_SIZE_MAX;
@@ -23,7 +23,7 @@ use super::convert::{
 use crate::calls::{Calls, Procedure, Replied};
 use crate::config::Caller;
 use crate::error::OpError;
-use crate::record::{RecordWriter, length};
+use crate::record::{RecordWriter, first_bytes, length};
 
 /// The attributes of a directory around a change: the reply has none.
 const NOTHING: WccData = WccData { before: None, after: None };
@@ -166,7 +166,12 @@ impl ByVersion2 for ReadArgs {
     async fn perform(&self, link: &Link<'_>) -> Result<Replied<ReadOk>, OpError> {
         let Ok(offset) = u32::try_from(self.offset) else {
             // No file of version 2 has data there.
-            return at_once(Ok(ReadOk { file_attributes: None, count: 0, eof: true, data: Opaque::default() }));
+            return at_once(Ok(ReadOk {
+                file_attributes: None,
+                count: 0,
+                eof: true,
+                data: Opaque::default(),
+            }));
         };
         let (file, count) = (handle(&self.file)?, self.count.min(MAXDATA as u32));
         let arguments = nfs2::ReadArgs { file, offset, count, totalcount: 0 };
@@ -210,17 +215,6 @@ pub(crate) async fn write(
     replied.try_map(|written| {
         Ok(WriteOk { file_wcc: after(&written), count, committed: StableHow::FileSync, verf: [0; 8] })
     })
-}
-
-/// Returns the first bytes of data in parts.
-fn first_bytes(data: &[Bytes], max: usize) -> Vec<Bytes> {
-    let mut left = max;
-    let parts = data.iter().map(|part| {
-        let taken = part.slice(..part.len().min(left));
-        left -= taken.len();
-        taken
-    });
-    parts.filter(|part| !part.is_empty()).collect()
 }
 
 impl ByVersion2 for CreateArgs {
@@ -269,8 +263,7 @@ impl ByVersion2 for MknodArgs {
         let replied = link.create(Proc::CREATE, &self.where_, set).await?;
         let made = replied.result.as_ref().ok().and_then(|made| made.obj_attributes);
         if made.is_some_and(|made| made.file_type != expected) {
-            // A server without the convention has created a regular file.
-            link.call::<()>(Proc::REMOVE, &place(&self.where_)?).await?.result?;
+            // A server without the convention has created a regular file, or taken one that another client has just created.
             return Err(OpError::Unsupported("special files in NFS version 2"));
         }
         Ok(replied)

@@ -124,7 +124,11 @@ impl Arguments for GatheredWrite<'_> {
 
 impl Nfs3 {
     /// Calls a procedure whose second execution has the same result.
-    pub(super) async fn call<A: Arguments>(&self, caller: &Caller, arguments: &A) -> Result<A::Results, OpError> {
+    pub(super) async fn call<A: Arguments>(
+        &self,
+        caller: &Caller,
+        arguments: &A,
+    ) -> Result<A::Results, OpError> {
         Ok(self.call_once(caller, arguments).await?.result?)
     }
 

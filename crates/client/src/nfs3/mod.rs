@@ -14,7 +14,7 @@ use futures_util::future::select;
 use protocol::nfs3::{PORT, PROGRAM};
 use rpc::message::{AcceptStatus, RpcError};
 
-use crate::calls::Calls;
+use crate::calls::{Calls, open_connection};
 use crate::config::{Config, Version};
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
@@ -86,8 +86,8 @@ impl Nfs3 {
 
     /// Replaces the connections by ones to another port.
     fn connect_to(&mut self, port: u16) -> Result<(), OpError> {
-        let (engine, policy) = (&self.engine, self.config.retry);
-        let open = |_: &ConnectionId| engine.open_connection(port, policy);
+        let (engine, policy, transport) = (&self.engine, self.config.retry, self.config.transport);
+        let open = |_: &ConnectionId| open_connection(engine, transport, port, policy);
         let replaced = self.calls.connections.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         for old in std::mem::replace(&mut self.calls.connections, replaced) {
             self.engine.close_connection(old);

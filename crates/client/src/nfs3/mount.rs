@@ -45,7 +45,8 @@ impl Nfs3 {
 
     async fn mount_at(&self, caller: &Caller, place: Place, path: &[&[u8]]) -> Result<Object, OpError> {
         let program = (mount::PROGRAM, self.mount_procedure(mount::Proc::MNT).version);
-        let port = place.port(&self.engine, program, "this version of MOUNT").await?;
+        let transport = self.config.mount_transport;
+        let port = place.port(&self.engine, transport, program, "this version of MOUNT").await?;
         let (mounted, length) = self.mount_nearest(caller, port, path).await?;
         check_flavors(&mounted.auth_flavors)?;
         let handle = from_wire(&mounted.fhandle)?;
@@ -59,7 +60,7 @@ impl Nfs3 {
         port: u16,
         path: &[&[u8]],
     ) -> Result<(MountOk, usize), OpError> {
-        let connection = SideConnection::open(&self.engine, port)?;
+        let connection = SideConnection::open(&self.engine, self.config.mount_transport, port)?;
         let mut refused = None;
         for length in (0..=path.len()).rev() {
             let joined = join(&path[..length]);
@@ -116,14 +117,16 @@ impl Nfs3 {
 
     /// Returns the port that the port mapper has for this version of NFS; `None` if there is none, or no port mapper.
     pub(super) async fn mapped_port(&self) -> Option<u16> {
-        ask_port_mapper(&self.engine, nfs3::PROGRAM, self.number()).await.ok().flatten()
+        let (transport, version) = (self.config.transport, self.number());
+        ask_port_mapper(&self.engine, transport, nfs3::PROGRAM, version).await.ok().flatten()
     }
 
     /// Sends UMNT for each mounted path. Failures do not matter.
     pub(super) async fn unmount_all(&self) {
         let caller = &self.config.machine;
         let unmount = async |(port, paths): (u16, Vec<DirPath>)| {
-            let Ok(connection) = SideConnection::open(&self.engine, port) else { return };
+            let transport = self.config.mount_transport;
+            let Ok(connection) = SideConnection::open(&self.engine, transport, port) else { return };
             let umnt = self.mount_procedure(mount::Proc::UMNT);
             join_all(paths.iter().map(|path| connection.call::<()>(caller, umnt, path))).await;
         };

@@ -8,15 +8,19 @@ use rpc::message::{RpcError, parse_reply};
 use xdr::{Decode, Encode};
 
 use super::lacks_program;
-use crate::calls::{Procedure, start_record};
+use crate::calls::{Procedure, open_connection, start_record};
 use crate::config::Caller;
 use crate::engine::{CallError, ConnectionId, Engine, RetryPolicy};
 use crate::error::OpError;
+use crate::url::Transport;
 
 /// Timeout of these programs, and retries. No data are lost if they fail, so that even a `hard` mount does not wait for them
 /// without limit.
 const SIDE_POLICY: RetryPolicy =
     RetryPolicy { timeout: Duration::from_secs(10), retries: Some(2), fails_fast: true };
+/// The same over UDP. With each timeout twice the one before, it lasts 31 s.
+const SIDE_POLICY_UDP: RetryPolicy =
+    RetryPolicy { timeout: Duration::from_secs(1), retries: Some(4), fails_fast: true };
 
 /// A connection to such a program, which is closed after use.
 pub(super) struct SideConnection<'a> {
@@ -25,8 +29,12 @@ pub(super) struct SideConnection<'a> {
 }
 
 impl<'a> SideConnection<'a> {
-    pub(super) fn open(engine: &'a Arc<Engine>, port: u16) -> Result<Self, OpError> {
-        Ok(Self { engine, id: engine.open_connection(port, SIDE_POLICY)? })
+    pub(super) fn open(engine: &'a Arc<Engine>, transport: Transport, port: u16) -> Result<Self, OpError> {
+        let policy = match transport {
+            Transport::Tcp => SIDE_POLICY,
+            Transport::Udp => SIDE_POLICY_UDP,
+        };
+        Ok(Self { engine, id: open_connection(engine, transport, port, policy)? })
     }
 
     pub(super) async fn call<T: Decode>(
@@ -75,28 +83,35 @@ impl Place {
     pub(super) async fn port(
         self,
         engine: &Arc<Engine>,
+        transport: Transport,
         (program, version): (u32, u32),
         what: &'static str,
     ) -> Result<u16, OpError> {
         match self {
             Self::Port(port) => Ok(port),
             Self::PortMapper => {
-                ask_port_mapper(engine, program, version).await?.ok_or(OpError::Unsupported(what))
+                let port = ask_port_mapper(engine, transport, program, version).await?;
+                port.ok_or(OpError::Unsupported(what))
             }
         }
     }
 }
 
-/// Returns the port that the server's port mapper has for a program over TCP.
+/// Returns the port that the server's port mapper has for a program. It is asked over the same transport.
 pub(super) async fn ask_port_mapper(
     engine: &Arc<Engine>,
+    transport: Transport,
     program: u32,
     version: u32,
 ) -> Result<Option<u16>, OpError> {
-    let connection = SideConnection::open(engine, portmap::PORT)?;
+    let connection = SideConnection::open(engine, transport, portmap::PORT)?;
     let getport =
         Procedure { program: portmap::PROGRAM, version: portmap::VERSION, number: portmap::Proc::GETPORT.0 };
-    let service = portmap::Mapping { program, version, protocol: portmap::Protocol::TCP, port: 0 };
+    let protocol = match transport {
+        Transport::Tcp => portmap::Protocol::TCP,
+        Transport::Udp => portmap::Protocol::UDP,
+    };
+    let service = portmap::Mapping { program, version, protocol, port: 0 };
     let port: u32 = connection.call(&Caller::anonymous(), getport, &service).await?;
     match u16::try_from(port) {
         Ok(0) => Ok(None),

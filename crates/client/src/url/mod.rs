@@ -22,7 +22,7 @@ use std::str::FromStr;
 pub use error::UrlError;
 pub use host::Host;
 pub use options::Options;
-pub use values::{LocalLock, LookupCache, ReaddirPlus, Recovery, Security, Version};
+pub use values::{LocalLock, LookupCache, ReaddirPlus, Recovery, Security, Transport, Version};
 
 /// Maximum number of bytes of a URL.
 pub const URL_MAX: usize = 64 << 10;

@@ -2,7 +2,9 @@
 
 use super::error::UrlError;
 use super::percent;
-use super::values::{Bounds, LocalLock, LookupCache, ReaddirPlus, Recovery, Security, Value, Version};
+use super::values::{
+    Bounds, LocalLock, LookupCache, ReaddirPlus, Recovery, Security, Transport, Value, Version,
+};
 
 /// Options of a mount. `None` means the default of the part that uses the option.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +17,10 @@ pub struct Options {
     pub mount_port: Option<u16>,
     /// Port of the lock manager (NLM), for version 3. `nlmport=`.
     pub nlm_port: Option<u16>,
+    /// How calls travel. `proto=`, `tcp`, `udp`.
+    pub transport: Option<Transport>,
+    /// How calls of MOUNT travel; without it as those of NFS. `mountproto=`.
+    pub mount_transport: Option<Transport>,
     /// How calls authenticate the user. `sec=`.
     pub security: Option<Security>,
     /// User that calls are made for. Default: the user of the process.
@@ -110,7 +116,6 @@ macro_rules! word {
     };
 }
 
-const NO_UDP: &str = "NFS over UDP is not supported by this client: use TCP";
 const NO_RDMA: &str = "NFS over RDMA is not supported: use TCP";
 const NO_DISK_CACHE: &str = "there is no cache on a local disk";
 const OF_MOUNT: &str = "it belongs to mount(8), not to this client";
@@ -154,8 +159,10 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("nolock", Flag(|options| options.local_lock = Some(LocalLock::All))),
     ("delegations", Flag(|options| options.delegations = Some(true))),
     ("nodelegations", Flag(|options| options.delegations = Some(false))),
-    ("proto", Takes(transport)), ("mountproto", Takes(transport)),
-    ("tcp", Ignored(&[])), ("udp", Refused(NO_UDP)), ("rdma", Refused(NO_RDMA)),
+    ("proto", Takes(|options, name, text| transport(&mut options.transport, name, text))),
+    ("mountproto", Takes(|options, name, text| transport(&mut options.mount_transport, name, text))),
+    ("tcp", Flag(|options| options.transport = Some(Transport::Tcp))),
+    ("udp", Flag(|options| options.transport = Some(Transport::Udp))), ("rdma", Refused(NO_RDMA)),
     ("mountvers", Ignored(&["1", "3"])),
     ("intr", Ignored(&[])), ("nointr", Ignored(&[])),
     ("sharecache", Ignored(&[])),
@@ -234,6 +241,8 @@ impl Options {
         ];
         let values = [
             ("version", self.version.map(Version::word)),
+            ("proto", self.transport.map(Transport::word)),
+            ("mountproto", self.mount_transport.map(Transport::word)),
             ("sec", self.security.map(Security::word)),
             ("lookupcache", self.lookup_cache.map(LookupCache::word)),
             ("local_lock", self.local_lock.map(LocalLock::word)),
@@ -297,14 +306,13 @@ fn transport_security(_: &mut Options, name: &str, text: &str) -> Result<(), Url
     }
 }
 
-fn transport(_: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
-    match text {
-        // The address determines the family.
-        "tcp" | "tcp6" => Ok(()),
-        "udp" | "udp6" => Err(UrlError::new(format!("`{name}={text}`: {NO_UDP}"))),
-        "rdma" | "rdma6" => Err(UrlError::new(format!("`{name}={text}`: {NO_RDMA}"))),
-        _ => Err(UrlError::new(format!("`{name}={text}`: expected tcp"))),
-    }
+fn transport(option: &mut Option<Transport>, name: &str, text: &str) -> Result<(), UrlError> {
+    // The address determines the family.
+    *option = Some(match text.strip_suffix('6').unwrap_or(text) {
+        "rdma" => return Err(UrlError::new(format!("`{name}={text}`: {NO_RDMA}"))),
+        text => Transport::parse(name, text)?,
+    });
+    Ok(())
 }
 
 fn attribute_timeouts(options: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {

@@ -140,6 +140,8 @@ fn options_have_the_names_of_nfs_5() {
         port: Some(2049),
         mount_port: Some(20048),
         nlm_port: Some(4045),
+        transport: Some(Transport::Tcp),
+        mount_transport: Some(Transport::Tcp),
         security: Some(Security::Sys),
         uid: None,
         gid: None,
@@ -176,11 +178,14 @@ fn versions_have_several_spellings() {
     assert_eq!(options("vers=4.2,vers=3").version, Some(Version::V3));
     assert_eq!(options("vers=2").version, Some(Version::V2));
     assert_eq!(options("v2").version, Some(Version::V2));
-    assert!(refused_option("vers=5").contains("expected one of 3, 4, 4.0, 4.1, 4.2"));
+    assert!(refused_option("vers=5").contains("expected one of 2, 3, 4, 4.0, 4.1, 4.2"));
 }
 
 #[test]
 fn the_last_option_of_a_kind_applies() {
+    assert_eq!(options("tcp,udp").transport, Some(Transport::Udp));
+    assert_eq!(options("proto=udp6,proto=tcp,mountproto=udp").transport, Some(Transport::Tcp));
+    assert_eq!(options("mountproto=udp6").mount_transport, Some(Transport::Udp));
     assert_eq!(options("soft,hard").recovery, Some(Recovery::Hard));
     let times = options("actimeo=7,acregmax=9");
     assert_eq!((times.file_attributes_min_seconds, times.file_attributes_max_seconds), (Some(7), Some(9)));
@@ -195,8 +200,7 @@ fn unsupported_features_are_refused_by_name() {
         ("sec=none", "expected one of sys"),
         ("xprtsec=tls", "TLS is not supported by this client yet"),
         ("xprtsec=mtls", "TLS is not supported by this client yet"),
-        ("udp", "use TCP"),
-        ("proto=udp6", "use TCP"),
+        ("proto=sctp", "expected one of tcp, udp"),
         ("rdma", "use TCP"),
         ("fsc", "no cache on a local disk"),
         ("bg", "mount(8)"),
@@ -228,6 +232,7 @@ fn values_are_required_and_bounded() {
         ("uid=4294967295", "from 0 to 4294967294"),
         ("soft=1", "takes no value"),
         ("tcp=1", "takes no value"),
+        ("udp=1", "takes no value"),
         ("mountvers=2", "only mountvers=1, 3 is"),
         ("mountvers", "only mountvers=1, 3 is"),
         ("rdirplus=some", "force, none"),
@@ -262,6 +267,8 @@ fn any_options() -> impl Strategy<Value = Options> {
         of(select(LookupCache::ALL)),
         of(select(ReaddirPlus::ALL)),
         of(select(LocalLock::ALL)),
+        of(select(Transport::ALL)),
+        of(select(Transport::ALL)),
     );
     let flags = (of(any::<bool>()), of(any::<bool>()), of(any::<bool>()), of(any::<bool>()));
     (ports, identity, sizes, times, cache, words, flags).prop_map(
@@ -290,6 +297,8 @@ fn any_options() -> impl Strategy<Value = Options> {
             readdir_plus: words.4,
             reserved_port: flags.2,
             local_lock: words.5,
+            transport: words.6,
+            mount_transport: words.7,
             delegations: flags.3,
         },
     )

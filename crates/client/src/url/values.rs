@@ -66,6 +66,16 @@ words! {
 }
 
 words! {
+    /// How calls travel.
+    Transport {
+        /// TCP.
+        Tcp = "tcp",
+        /// UDP, which has no version 4.
+        Udp = "udp",
+    }
+}
+
+words! {
     /// How calls name the user to the server.
     Security {
         /// AUTH_SYS: numbers of user and groups.

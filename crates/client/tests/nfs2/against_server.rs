@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use client::Client;
-use client::acl::{Acl, PosixAcl};
+use client::acl::{Acl, PosixAcl, PosixEntry, Subject};
 use client::attributes::{FileKind, SetAttributes, SetTime, Timestamp};
 use client::config::{Config, Version};
 use client::errno::Errno;
@@ -12,9 +12,9 @@ use client::error::OpError;
 use client::fs::inode::{Mount, OpenFlags};
 use client::fs::{FileSystem, OpenOptions};
 use client::results::{Content, Creation, NewObject, OpenMode, OpenState, Stability, access};
+use protocol::mount;
 use protocol::nfs2::{PROGRAM, Proc};
 use protocol::nfs4::types::Status;
-use protocol::{mount, nfs3};
 
 use crate::link::{Link, config, root, user};
 
@@ -169,10 +169,8 @@ fn permissions_follow_from_the_mode() {
         let file = made(b"file", set).await;
         let plain = made(b"plain", SetAttributes { mode: Some(0), ..set }).await;
         let set_directory = SetAttributes { mode: Some(0o751), ..set };
-        let (directory, _) = client
-            .create_object(&root(), top, b"dir", &NewObject::Directory, &set_directory)
-            .await
-            .unwrap();
+        let (directory, _) =
+            client.create_object(&root(), top, b"dir", &NewObject::Directory, &set_directory).await.unwrap();
         let change = access::MODIFY | access::EXTEND;
         let granted = async |caller, handle| client.access(&caller, handle, 0x3f).await.unwrap().0;
         assert_eq!(granted(user(7), file).await, access::READ | change | access::EXECUTE);
@@ -205,7 +203,8 @@ fn attributes_are_set_with_times_of_microseconds() {
         let (file, state) = (opened.object.handle, OpenState::default());
         let atime = SetTime::To(Timestamp { seconds: 1234, nanoseconds: 5678 });
         let mtime = SetTime::To(Timestamp { seconds: 1 << 40, nanoseconds: 1 });
-        let set = SetAttributes { mode: Some(0o4604), uid: Some(11), gid: Some(12), size: Some(99), atime, mtime };
+        let set =
+            SetAttributes { mode: Some(0o4604), uid: Some(11), gid: Some(12), size: Some(99), atime, mtime };
         let found = client.set_attributes(&caller, file, &state, &set).await.unwrap();
         assert_eq!((found.mode, found.uid, found.gid, found.size), (0o4604, 11, 12, 99));
         assert_eq!(found.atime, Timestamp { seconds: 1234, nanoseconds: 5000 });
@@ -254,10 +253,16 @@ fn an_exclusive_creation_refuses_an_existing_file() {
             client.open(&caller, top, b"file", OpenMode::WRITE, Creation::Exclusive(verifier), &FILE)
         };
         let opened = open([1; 8]).await.unwrap();
-        assert_eq!(opened.object.attributes.mode, 0o640);
+        assert_eq!((opened.object.attributes.mode, opened.object.attributes.nlink), (0o640, 1));
         assert_eq!(open([2; 8]).await.unwrap_err(), OpError::Status(Status::EXIST));
+        let found = client.lookup(&caller, top, b"file").await.unwrap();
+        assert_eq!(found.handle, opened.object.handle, "the second call has not replaced it");
+        let listed = client.read_directory(&caller, top, (0, [0; 8]), 4096, false).await.unwrap();
+        let names: Vec<_> = listed.entries.iter().map(|entry| &entry.name[..]).collect();
+        assert_eq!(names, [b"file"], "no other name is left");
     });
-    assert_eq!(link.count(PROGRAM, Proc::CREATE.0), 1, "CREATE would have taken the existing file");
+    // LOOKUP and CREATE would let two clients succeed: the name is made by LINK.
+    assert_eq!(link.count(PROGRAM, Proc::LINK.0), 2);
 }
 
 #[test]
@@ -297,6 +302,9 @@ fn what_version_2_does_not_have_is_refused_with_its_name() {
     let link = Link::new();
     let client = link.client();
     let (caller, state) = (root(), OpenState::default());
+    let of_mode = [(Subject::Owner, 6), (Subject::OwningGroup, 4), (Subject::Other, 0)];
+    let entries = of_mode.map(|(subject, permissions)| PosixEntry { subject, permissions });
+    let list = PosixAcl { access: entries.to_vec(), default: Vec::new() };
     link.run(async {
         let top = client.mount(&caller, &[b"export"]).await.unwrap().handle;
         let errors = [
@@ -304,7 +312,7 @@ fn what_version_2_does_not_have_is_refused_with_its_name() {
             client.allocate(&caller, top, &state, 0, 1).await.unwrap_err(),
             client.seek(&caller, top, &state, 0, Content::Hole).await.unwrap_err(),
             client.get_acl(&caller, top).await.unwrap_err(),
-            client.set_acl(&caller, top, &Acl::Posix(PosixAcl::default())).await.unwrap_err(),
+            client.set_acl(&caller, top, &Acl::Posix(list)).await.unwrap_err(),
         ];
         for error in errors {
             assert_eq!(error.errno(), Errno::EOPNOTSUPP, "{error}");
@@ -321,5 +329,4 @@ fn version_2_is_used_only_on_request() {
     assert_eq!(link.client().version(), Version::V2);
     let link = Link::with_settings(|settings| settings.versions = server::Versions::DEFAULT);
     assert_eq!(link.connect(config()).map(|_| ()), Err(OpError::Unsupported("NFS version 2")));
-    assert_eq!(link.count(nfs3::PROGRAM, 0), 3, "the same program");
 }

@@ -4,6 +4,8 @@
 use client::config::Version;
 
 mod against_server;
+#[path = "../nfs3/datagrams.rs"]
+mod datagrams;
 #[path = "../nfs3/inodes.rs"]
 mod inodes;
 #[allow(dead_code, reason = "some of it is for version 3")]

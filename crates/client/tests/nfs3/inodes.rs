@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use client::attributes::{FileKind, SetAttributes};
+use client::config::Version;
 use client::fs::inode::{Inode, Mount, OpenFlags};
 use client::results::{Creation, NewObject, access};
 use futures_util::future::join;
@@ -73,7 +74,8 @@ fn directories_are_read_in_parts_from_any_cookie() {
         let open = top.open_directory().unwrap();
         let all = open.read(&root(), 0, true).await.unwrap();
         assert!(all.is_end && all.entries.len() == 3);
-        assert!(all.entries.iter().all(|entry| entry.object.is_some()));
+        // Version 2 lists names only.
+        assert!(all.entries.iter().all(|entry| entry.object.is_some() == (crate::VERSION == Version::V3)));
         let rest = open.read(&root(), all.entries[0].cookie, false).await.unwrap();
         let rest: Vec<_> = rest.entries.iter().map(|entry| entry.name.clone()).collect();
         let expected: Vec<_> = all.entries[1..].iter().map(|entry| entry.name.clone()).collect();

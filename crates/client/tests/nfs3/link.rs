@@ -17,14 +17,14 @@ use client::Client;
 use client::config::{Caches, Caller, Config};
 use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
 use client::error::OpError;
-use client::url::LocalLock;
+use client::url::{LocalLock, Transport};
 use futures_util::FutureExt;
 use futures_util::task::{ArcWake, noop_waker_ref, waker};
 use rpc::auth::{AuthSys, GroupList};
 use rpc::message::{CallHeader, encode_success};
 use server::{
     Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now, Server, Settings,
-    Squash, Transport, Versions,
+    Squash, Versions,
 };
 use vfs::{MemFs, MemOptions, Timestamp};
 use xdr::{Encode, Opaque, Reader, Writer};
@@ -88,7 +88,28 @@ impl Clock for ManualClock {
     }
 }
 
+/// What happens to a datagram and to its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    Once,
+    LoseCall,
+    LoseReply,
+    /// The call arrives twice, the second time after this time.
+    CallAgain(Duration),
+    /// The call arrives late.
+    CallLate(Duration),
+    /// The reply arrives late, and twice.
+    ReplyLate(Duration),
+}
+
+/// A datagram on its way.
+enum Datagram {
+    Call { id: ConnectionId, port: u16, record: Bytes },
+    Reply { id: ConnectionId, record: Bytes },
+}
+
 type Handler = Box<dyn FnMut(&Call) -> Answer>;
+type Network = Box<dyn FnMut() -> Delivery>;
 
 pub(crate) struct Link {
     pub(crate) engine: Arc<Engine>,
@@ -99,6 +120,13 @@ pub(crate) struct Link {
     connected: RefCell<Vec<Option<(ConnectionId, u16)>>>,
     listening: RefCell<HashSet<u16>>,
     handler: RefCell<Handler>,
+    network: RefCell<Network>,
+    /// Datagrams on their way, with the time of their arrival.
+    datagrams: RefCell<Vec<(Duration, Datagram)>>,
+    /// The connection of datagrams at the server.
+    server_datagrams: Arc<Connection>,
+    /// The longest record over datagrams, in bytes.
+    pub(crate) longest_datagram: Cell<usize>,
     /// Programs and procedures that were called, in their order.
     pub(crate) calls: RefCell<Vec<(u32, u32)>>,
     pub(crate) longest_queue: Cell<usize>,
@@ -120,6 +148,7 @@ impl ArcWake for Woken {
 fn new_server(change: impl FnOnce(&mut Settings)) -> Server {
     let mut settings = Settings::new(HandleKey([5; 16]), 1, [3; 16], b"server".to_vec());
     settings.versions = Versions::IMPLEMENTED;
+    settings.udp = true;
     change(&mut settings);
     let backend = Arc::new(MemFs::new(&MemOptions::default()));
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
@@ -139,7 +168,15 @@ impl Link {
         clock.0.store(1_000_000_000, Ordering::Relaxed);
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let id = server::ConnectionId(1);
-        let server_connection = Connection::new(id, address(700), address(2049), Transport::Tcp, false);
+        let server_datagrams = Connection::new(
+            server::ConnectionId(2),
+            address(700),
+            address(2049),
+            server::Transport::Udp,
+            false,
+        );
+        let server_connection =
+            Connection::new(id, address(700), address(2049), server::Transport::Tcp, false);
         Rc::new(Self {
             engine: Arc::new(Engine::new(clock.clone(), 1)),
             clock,
@@ -148,6 +185,10 @@ impl Link {
             connected: RefCell::default(),
             listening: RefCell::new(HashSet::from([2049])),
             handler: RefCell::new(Box::new(|_| Answer::Serve)),
+            network: RefCell::new(Box::new(|| Delivery::Once)),
+            datagrams: RefCell::default(),
+            server_datagrams: Arc::new(server_datagrams),
+            longest_datagram: Cell::default(),
             calls: RefCell::default(),
             longest_queue: Cell::default(),
             shared: RefCell::default(),
@@ -162,6 +203,11 @@ impl Link {
     /// Sets the function that answers calls from now on.
     pub(crate) fn answer(&self, handler: impl FnMut(&Call) -> Answer + 'static) {
         *self.handler.borrow_mut() = Box::new(handler);
+    }
+
+    /// Sets the function that decides what happens to datagrams from now on.
+    pub(crate) fn network(&self, network: impl FnMut() -> Delivery + 'static) {
+        *self.network.borrow_mut() = Box::new(network);
     }
 
     pub(crate) fn now(&self) -> Duration {
@@ -181,7 +227,9 @@ impl Link {
             }
             self.background.borrow_mut().retain_mut(|work| work.as_mut().poll(&mut context).is_pending());
             if !self.exchange() && !woken.0.load(Ordering::Relaxed) {
-                let until = self.engine.deadline().expect("the future waits for something");
+                let arrivals = self.datagrams.borrow().iter().map(|(arrival, _)| *arrival).min();
+                let until = self.engine.deadline().into_iter().chain(arrivals).min();
+                let until = until.expect("the future waits for something").max(self.now());
                 self.clock.0.store(until.as_nanos() as u64, Ordering::Relaxed);
                 self.engine.handle_timeout();
             }
@@ -208,14 +256,80 @@ impl Link {
             has_done |= !records.is_empty();
             self.longest_queue.set(self.longest_queue.get().max(records.len()));
             for record in records {
-                if !self.serve(id, port, record) {
+                if self.engine.has_datagrams(id) {
+                    self.send(id, port, record);
+                } else if !self.serve(id, port, record) {
                     self.connected.borrow_mut()[index] = None;
                     self.engine.handle_disconnected(id);
                     break;
                 }
             }
         }
-        has_done
+        has_done | self.deliver()
+    }
+
+    /// Sends a call as a datagram.
+    fn send(&self, id: ConnectionId, port: u16, record: Bytes) {
+        self.longest_datagram.set(self.longest_datagram.get().max(record.len()));
+        let delivery = (self.network.borrow_mut())();
+        let arrivals = match delivery {
+            Delivery::LoseCall => vec![],
+            Delivery::CallAgain(later) => vec![Duration::ZERO, later],
+            Delivery::CallLate(later) => vec![later],
+            Delivery::Once | Delivery::LoseReply | Delivery::ReplyLate(_) => vec![Duration::ZERO],
+        };
+        for arrival in arrivals {
+            let call = Datagram::Call { id, port, record: record.clone() };
+            match delivery {
+                Delivery::LoseReply => _ = self.answered(port, record.clone()),
+                Delivery::ReplyLate(later) => {
+                    let Some(reply) = self.answered(port, record.clone()) else { continue };
+                    for _ in 0..2 {
+                        let reply = Datagram::Reply { id, record: reply.clone() };
+                        self.datagrams.borrow_mut().push((self.now() + later, reply));
+                    }
+                }
+                _ => self.datagrams.borrow_mut().push((self.now() + arrival, call)),
+            }
+        }
+    }
+
+    /// Delivers the datagrams that have arrived; returns whether there was one.
+    fn deliver(&self) -> bool {
+        let now = self.now();
+        let (arrived, left): (Vec<_>, Vec<_>) =
+            self.datagrams.take().into_iter().partition(|(arrival, _)| *arrival <= now);
+        *self.datagrams.borrow_mut() = left;
+        let has_any = !arrived.is_empty();
+        for (_, datagram) in arrived {
+            let (id, reply) = match datagram {
+                Datagram::Call { id, port, record } => (id, self.answered(port, record)),
+                Datagram::Reply { id, record } => (id, Some(record)),
+            };
+            if let Some(reply) = reply {
+                assert!(self.engine.handle_record(id, reply));
+            }
+        }
+        has_any
+    }
+
+    /// Returns the reply to a call in a datagram.
+    fn answered(&self, port: u16, record: Bytes) -> Option<Bytes> {
+        match self.answer_to(port, record) {
+            (Answer::Reply(reply), _) => Some(reply),
+            (Answer::Serve, call) => self.executed_by(&self.server_datagrams, call.record),
+            (Answer::ServeOther(record), _) => self.executed_by(&self.server_datagrams, record),
+            (Answer::Break | Answer::ServeAndBreak, _) => None,
+        }
+    }
+
+    fn answer_to(&self, port: u16, record: Bytes) -> (Answer, Call) {
+        let mut arguments = Reader::new(record.clone());
+        let header = CallHeader::parse(&mut arguments).expect("a call");
+        self.calls.borrow_mut().push((header.program, header.procedure));
+        let call = Call { port, header, record, arguments };
+        let answer = (self.handler.borrow_mut())(&call);
+        (answer, call)
     }
 
     fn act(&self, action: Action) {
@@ -242,11 +356,7 @@ impl Link {
 
     /// Serves a record; returns whether the connection lasts.
     fn serve(&self, id: ConnectionId, port: u16, record: Bytes) -> bool {
-        let mut arguments = Reader::new(record.clone());
-        let header = CallHeader::parse(&mut arguments).expect("a call");
-        self.calls.borrow_mut().push((header.program, header.procedure));
-        let call = Call { port, header, record, arguments };
-        let answer = (self.handler.borrow_mut())(&call);
+        let (answer, call) = self.answer_to(port, record);
         match answer {
             Answer::Reply(reply) => self.engine.handle_record(id, reply),
             Answer::Break => false,
@@ -265,12 +375,16 @@ impl Link {
 
     /// Returns the server's reply; `None` if it closes the connection.
     pub(crate) fn executed(&self, record: Bytes) -> Option<Bytes> {
+        self.executed_by(&self.server_connection, record)
+    }
+
+    fn executed_by(&self, connection: &Arc<Connection>, record: Bytes) -> Option<Bytes> {
         // Each call takes a microsecond, so that times show changes.
         let nanoseconds = self.calls.borrow().len() as u32 * 1000 % 1_000_000_000;
         let wall = Timestamp { seconds: 1_000_000, nanoseconds };
         let now = Now { monotonic: self.clock.now(), wall };
         let mut reply = Writer::new();
-        let done = self.server.handle(&self.server_connection, now, record, &mut reply).now_or_never();
+        let done = self.server.handle(connection, now, record, &mut reply).now_or_never();
         match done.expect("MemFs never waits").disposition {
             Disposition::Reply => Some(reply.into_bytes()),
             Disposition::Drop | Disposition::Close => None,
@@ -318,6 +432,8 @@ pub(crate) fn config() -> Config {
         mount_port: Some(2049),
         nlm_port: None,
         version: Some(crate::VERSION),
+        transport: Transport::Tcp,
+        mount_transport: Transport::Tcp,
         retry: RetryPolicy::default(),
         connections: 1,
         owner: Bytes::from_static(b"test"),

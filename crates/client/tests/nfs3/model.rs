@@ -69,17 +69,17 @@ fn part(model: &[u8], at: u64, length: u64) -> &[u8] {
 }
 
 pub(crate) fn play(version: Version, data: bool, ops: Vec<Op>) {
-    let link = Link::new();
+    let caches = if data { Caches::default() } else { Caches::none() };
+    play_on(&Link::new(), Config { version: Some(version), caches, ..config() }, || {}, ops);
+}
+
+/// Applies operations through a client with this configuration, after a call of `start`.
+pub(crate) fn play_on(link: &Link, config: Config, start: impl FnOnce(), ops: Vec<Op>) {
     // Small requests, so that there are many.
-    let config = || Config {
-        version: Some(version),
-        read_size: 8192,
-        write_size: 8192,
-        caches: if data { Caches::default() } else { Caches::none() },
-        ..config()
-    };
-    let other_config = Config { owner: Bytes::from_static(b"other"), ..config() };
-    let (client, other) = (link.connect(config()).unwrap(), link.connect(other_config).unwrap());
+    let config = Config { read_size: 8192, write_size: 8192, ..config };
+    let other_config = Config { owner: Bytes::from_static(b"other"), ..config.clone() };
+    let (client, other) = (link.connect(config).unwrap(), link.connect(other_config).unwrap());
+    start();
     link.run(async {
         let top = Mount::new(client.clone(), &root(), &[b"export"]).await.unwrap().root();
         let other_top = Mount::new(other.clone(), &root(), &[b"export"]).await.unwrap().root();

@@ -15,7 +15,7 @@ use client::Client;
 use client::config::{Caches, Caller, Config, Version};
 use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
 use client::fs::FileSystem;
-use client::url::LocalLock;
+use client::url::{LocalLock, Transport};
 use futures_util::task::noop_waker_ref;
 use protocol::nfs4::compound::CompoundArgs;
 use protocol::nfs4::types::OpNum;
@@ -23,7 +23,7 @@ use rpc::auth::{AuthSys, GroupList};
 use rpc::message::{CallHeader, MessageType, peek};
 use server::{
     Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, HostAnswer, HostCall,
-    Now, Server, Settings, Squash, Transport, Versions, Work,
+    Now, Server, Settings, Squash, Versions, Work,
 };
 use vfs::{Backend, MemFs, MemOptions, Timestamp};
 use xdr::{Decode, Opaque, Reader, Writer};
@@ -343,7 +343,7 @@ impl World {
         let address = SocketAddr::new(peer.address(), 600 + (number % 400) as u16);
         let local = SocketAddr::from(([10, 0, 1, 1], 2049));
         let server_id = server::ConnectionId(number);
-        let server = Connection::new(server_id, address, local, Transport::Tcp, false);
+        let server = Connection::new(server_id, address, local, server::Transport::Tcp, false);
         Path { id, server: Arc::new(server), calls: Vec::new() }
     }
 
@@ -530,6 +530,8 @@ fn config(number: usize, version: Version) -> Config {
         mount_port: Some(2049),
         nlm_port: Some(2049),
         version: Some(version),
+        transport: Transport::Tcp,
+        mount_transport: Transport::Tcp,
         retry: RetryPolicy::default(),
         connections: 1,
         owner: Bytes::from(format!("client {number}")),

@@ -16,7 +16,7 @@ use client::error::{Error, OpError};
 use client::fs::FileSystem;
 use client::hand_over::Identity;
 use client::results::Object;
-use client::url::{self, Host, Options, Recovery, Url};
+use client::url::{self, Host, Options, Recovery, Transport, Url};
 use net::answer_host_calls;
 use net::transport::{Route, SystemClock, run_transport};
 use protocol::nfs4::types::Status;
@@ -32,8 +32,12 @@ use super::quote::shell_quoted;
 const RECORD_MAX: usize = TRANSFER_MAX as usize + (1 << 20);
 /// Time until a silent server's connection is made again, without `timeo=`.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The same over UDP for calls whose round trip time is not measured (nfs(5)).
+const TIMEOUT_UDP: Duration = Duration::from_millis(1100);
 /// Repetitions of `soft` without `retrans=` (nfs(5)).
 const RETRANSMISSIONS: u32 = 2;
+/// The same over UDP.
+const RETRANSMISSIONS_UDP: u32 = 3;
 /// Maximum number of bytes of this machine's name in a credential.
 const MACHINE_NAME_MAX: usize = 255;
 
@@ -369,9 +373,13 @@ fn version_of(identity: &Identity, wanted: Option<url::Version>) -> Option<Versi
 
 fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
     let options = &url.options;
-    let retrans = options.retransmissions.unwrap_or(RETRANSMISSIONS);
+    let (timeout, retrans) = match options.transport {
+        Some(Transport::Udp) => (TIMEOUT_UDP, RETRANSMISSIONS_UDP),
+        Some(Transport::Tcp) | None => (TIMEOUT, RETRANSMISSIONS),
+    };
+    let retrans = options.retransmissions.unwrap_or(retrans);
     let timeout =
-        options.timeout_deciseconds.map_or(TIMEOUT, |tenths| Duration::from_millis(u64::from(tenths) * 100));
+        options.timeout_deciseconds.map_or(timeout, |tenths| Duration::from_millis(u64::from(tenths) * 100));
     let retries = match options.recovery {
         None | Some(Recovery::Hard) => None,
         Some(Recovery::Soft | Recovery::Softerr) => Some(retrans),

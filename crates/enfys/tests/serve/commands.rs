@@ -9,15 +9,30 @@ use crate::server::{ENFYS, Server, TestDir};
 /// A server with an empty export, and the URL of that.
 struct Place {
     server: Server,
+    /// The options of URLs.
+    query: &'static str,
     _dir: TestDir,
 }
 
+/// Options that choose each way to the server that has rules of its own.
+const WAYS: [&str; 5] =
+    ["", "?version=3", "?version=2", "?version=3&proto=udp&rsize=32768&wsize=32768", "?version=2&proto=udp"];
+
 impl Place {
     fn new() -> Self {
+        Self::reached_by("")
+    }
+
+    /// Starts a server that commands reach by URLs with these options.
+    fn reached_by(query: &'static str) -> Self {
         let dir = TestDir::new();
-        let server =
-            Server::start(&dir, &["serve", "--memory", "--listen", "127.0.0.1:0", "--squash", "none"]);
-        Self { server, _dir: dir }
+        let mut arguments = vec!["serve", "--memory", "--listen", "127.0.0.1:0", "--squash", "none"];
+        if !query.is_empty() {
+            // A call over UDP from this machine needs a port below 1024 otherwise.
+            arguments.extend(["--versions", "2,3,4", "--udp", "--insecure"]);
+        }
+        let server = Server::start(&dir, &arguments);
+        Self { server, query, _dir: dir }
     }
 
     /// Returns the URL of a path below the export.
@@ -28,7 +43,7 @@ impl Place {
     /// Runs a command line in which `@` begins a path below the export.
     fn run(&self, line: &str) -> Output {
         let words = line.split_whitespace().map(|word| match word.strip_prefix('@') {
-            Some(path) => self.url(path),
+            Some(path) => format!("{}{}", self.url(path), self.query),
             None => word.to_owned(),
         });
         Command::new(ENFYS).args(words).env("TZ", "UTC").output().expect("the binary starts")
@@ -62,7 +77,11 @@ impl Place {
 
 #[test]
 fn directories_are_made_listed_and_removed() {
-    let place = Place::new();
+    WAYS.into_iter().for_each(make_list_and_remove_directories);
+}
+
+fn make_list_and_remove_directories(way: &'static str) {
+    let place = Place::reached_by(way);
     place.good("mkdir @a");
     place.good("mkdir -p @a/b/c @a/b/c @d");
     assert_eq!(place.good("mkdir -p -v @x/y"), "created directory @x/y\ncreated directory @x/y\n");
@@ -88,8 +107,51 @@ fn directories_are_made_listed_and_removed() {
 }
 
 #[test]
+fn trees_are_copied_read_found_and_removed() {
+    for way in WAYS {
+        let place = Place::reached_by(way);
+        let dir = TestDir::new();
+        let tree = dir.directory("tree");
+        for number in 0..150 {
+            let name = format!("{}/file {number}", if number % 3 == 0 { "a" } else { "a/b" });
+            std::fs::create_dir_all(tree.join("a/b")).expect("directories");
+            std::fs::write(tree.join(&name), vec![number; 300 * usize::from(number)]).expect("a file");
+        }
+        std::os::unix::fs::symlink("a/b", tree.join("link")).expect("a link");
+        std::fs::write(tree.join("large"), vec![7; 1_000_003]).expect("a file");
+        let (from, back) = (tree.display().to_string(), dir.path("back").display().to_string());
+        place.good(&format!("cp -r {from} @up"));
+        place.good(&format!("cp -r @up {back}"));
+        place.good("cp -r @up @again");
+        let same = |one: &str, other: &str| {
+            let output = Command::new("diff").args(["-r", "--no-dereference", one, other]).output();
+            let output = output.expect("diff");
+            assert!(output.status.success(), "{way}: {}", String::from_utf8_lossy(&output.stdout));
+        };
+        same(&from, &back);
+        assert!(place.run("cat @up/large").stdout == vec![7; 1_000_003], "{way}");
+        assert_eq!(place.good("find @again -type f -name *7").lines().count(), 15, "{way}");
+        assert_eq!(place.good("ls @again/a").lines().count(), 51, "{way}");
+        assert_eq!(place.good("stat -c %N @up/link"), "'@up/link' -> 'a/b'\n", "{way}");
+        place.good("mv @again/a/b @again/moved");
+        place.good("ln @up/large @up/second");
+        assert_eq!(place.good("stat -c %h:%s @up/second"), "2:1000003\n", "{way}");
+        place.good(&format!("sync --delete {from} @again"));
+        let last = dir.path("last").display().to_string();
+        place.good(&format!("cp -r @again {last}"));
+        same(&from, &last);
+        place.good("rm -r @up @again");
+        assert_eq!(place.good("ls @"), "", "{way}");
+    }
+}
+
+#[test]
 fn attributes_are_shown_and_changed() {
-    let place = Place::new();
+    WAYS.into_iter().for_each(show_and_change_attributes);
+}
+
+fn show_and_change_attributes(way: &'static str) {
+    let place = Place::reached_by(way);
     place.good("touch -d 2023-11-14T22:13:20Z @f");
     place.good("mkdir -m 750 @d");
     assert_eq!(
@@ -660,7 +722,7 @@ fn a_server_that_cannot_clone_copies_and_keeps_holes() {
     let path = exported.to_str().expect("a path");
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--state-dir", &state, "--squash", "none", path];
     let server = Server::start(&dir, &arguments);
-    let place = Place { server, _dir: TestDir::new() };
+    let place = Place { server, query: "", _dir: TestDir::new() };
     let line = copied(&place, "cp -p --json @sparse @copy");
     let by_server = line["cloned"].as_u64().unwrap_or(0) + line["server_copied"].as_u64().unwrap_or(0);
     assert_eq!(by_server, 1, "{line}");

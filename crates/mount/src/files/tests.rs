@@ -11,7 +11,7 @@ use client::Client;
 use client::cache::attributes::Timeouts;
 use client::config::{Caches, Config, Version};
 use client::engine::{Engine, RetryPolicy};
-use client::url::LocalLock;
+use client::url::{LocalLock, Transport};
 use fuse::{
     Create, Getattr, Lookup, Mkdir, Name, Open, Read, Readdir, Release, Rename, Setattr, Unlink, Write,
 };
@@ -41,6 +41,8 @@ fn client_config(port: u16, version: Version) -> Config {
         mount_port: Some(port),
         nlm_port: None,
         version: Some(version),
+        transport: Transport::Tcp,
+        mount_transport: Transport::Tcp,
         retry: RetryPolicy::default(),
         connections: 1,
         owner: Bytes::from_static(b"test of the mount"),

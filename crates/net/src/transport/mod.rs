@@ -11,6 +11,7 @@ use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine};
 use tokio::task::{AbortHandle, JoinSet};
 
 mod connection;
+mod datagrams;
 
 pub use connection::Carrier;
 
@@ -98,11 +99,25 @@ async fn next_action(engine: &Engine) -> Option<Action> {
 }
 
 async fn connect_and_serve(engine: Arc<Engine>, route: Arc<Route>, id: ConnectionId, port: u16) {
+    if engine.has_datagrams(id) {
+        return carry_datagrams(&engine, &route, id, port).await;
+    }
     match connect(&route, port).await {
         Ok(stream) => {
             engine.handle_connected(id);
             // The outcome is ignored: calls without a reply are sent again.
             let _ = Carrier::new(stream, route.record_max).serve(&engine, id).await;
+            engine.handle_disconnected(id);
+        }
+        Err(reason) => engine.handle_connect_failed(id, ConnectError { reason: reason.into() }),
+    }
+}
+
+async fn carry_datagrams(engine: &Engine, route: &Route, id: ConnectionId, port: u16) {
+    match datagrams::open(route, port).await {
+        Ok(socket) => {
+            engine.handle_connected(id);
+            datagrams::serve(engine, id, &socket).await;
             engine.handle_disconnected(id);
         }
         Err(reason) => engine.handle_connect_failed(id, ConnectError { reason: reason.into() }),

@@ -28,7 +28,7 @@ use client::engine::{Engine, RetryPolicy};
 use client::error::OpError;
 use client::fs::FileSystem;
 use client::results::Object;
-use client::url::LocalLock;
+use client::url::{LocalLock, Transport};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use vfs::{Backend, Context, Create, CreateMode, Credentials, SetAttributes, Stability, Timestamp};
 
@@ -121,6 +121,8 @@ fn launch(
         mount_port: Some(2049),
         nlm_port: None,
         version: Some(version),
+        transport: Transport::Tcp,
+        mount_transport: Transport::Tcp,
         retry: RetryPolicy {
             timeout: Duration::from_secs(20 + rng.below(40)),
             retries: None,

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use client::engine::{Action, ConnectError, ConnectionId as EngineConnection, Engine};
 use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Server,
-    Settings, Squash, Transport,
+    Settings, Squash, Transport, Versions,
 };
 use vfs::{MemFs, MemOptions};
 use xdr::Writer;
@@ -547,6 +547,7 @@ impl World {
         let seed = [5 + self.starts as u8; 16];
         let mut settings = Settings::new(HandleKey([5; 16]), self.starts, seed, b"sim".to_vec());
         settings.lease = self.lease.unwrap_or(settings.lease);
+        settings.versions = Versions::IMPLEMENTED;
         let exports = ExportTable::new(vec![export]).expect("one export is consistent");
         let (logs, now) = (&self.logs, moment(self.now()));
         let server = Server::new(settings, exports).with_state_log(logs.clone(), logs.entries(), now);

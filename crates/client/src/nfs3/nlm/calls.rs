@@ -19,6 +19,7 @@ use crate::engine::{CallError, ConnectionId, PendingCall, RetryPolicy};
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::locks::LockRange;
+use crate::url::Transport;
 
 /// Number of refused or silent connections after which the lock manager's port is asked for again.
 const RETRIES: u32 = 2;
@@ -185,7 +186,8 @@ impl Nlm {
     }
 
     async fn connect(&self, place: Place) -> Result<(ConnectionId, u16), OpError> {
-        let port = place.port(&self.engine, (nlm::PROGRAM, self.version), "this version of NLM").await?;
+        let program = (nlm::PROGRAM, self.version);
+        let port = place.port(&self.engine, Transport::Tcp, program, "this version of NLM").await?;
         let policy = RetryPolicy {
             retries: Some(self.config.retry.retries.unwrap_or(RETRIES)),
             fails_fast: true,

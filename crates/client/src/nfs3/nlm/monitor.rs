@@ -14,6 +14,7 @@ use super::calls::ConnectionIdentity;
 use crate::calls::Procedure;
 use crate::config::Caller;
 use crate::error::OpError;
+use crate::url::Transport;
 
 /// Most epochs whose monitor state is remembered.
 const STATES_MAX: usize = 16;
@@ -118,8 +119,9 @@ impl Nlm {
     }
 
     async fn stat_at(&self, place: Place) -> Result<StatRes, OpError> {
-        let port = place.port(&self.engine, (nsm::PROGRAM, nsm::VERSION), "NSM").await?;
-        let connection = SideConnection::open(&self.engine, port)?;
+        let (transport, program) = (Transport::Tcp, (nsm::PROGRAM, nsm::VERSION));
+        let port = place.port(&self.engine, transport, program, "NSM").await?;
+        let connection = SideConnection::open(&self.engine, transport, port)?;
         let stat = Procedure { program: nsm::PROGRAM, version: nsm::VERSION, number: nsm::Proc::STAT.0 };
         let name = Name::new(self.name.bytes().clone()).unwrap_or_default();
         connection.call(&Caller::anonymous(), stat, &name).await

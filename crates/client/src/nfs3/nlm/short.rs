@@ -103,7 +103,8 @@ mod tests {
             let short = shortened(&lock(offset, length)).unwrap();
             assert_eq!(Lock::from(short), lock(offset, length));
         }
-        for (offset, length) in [(most + 1, 0), (most, 2), (0, most + 1), (u64::MAX, u64::MAX), (1 << 40, 7)] {
+        for (offset, length) in [(most + 1, 0), (most, 2), (0, most + 1), (u64::MAX, u64::MAX), (1 << 40, 7)]
+        {
             let error = shortened(&lock(offset, length)).unwrap_err();
             assert_eq!(error.errno(), Errno::EOVERFLOW, "{offset} {length}");
         }

@@ -11,7 +11,7 @@ use crate::attributes::Before;
 use crate::config::{Caller, Version};
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::record::length;
+use crate::record::{first_bytes, length};
 use crate::results::{CommitReply, FileHandle, OpenState, ReadReply, Stability, WriteReply};
 
 impl Nfs3 {
@@ -24,6 +24,7 @@ impl Nfs3 {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply, OpError> {
+        let count = count.min(self.config.transfer_max());
         let ok = self.call(caller, &ReadArgs { file: to_wire(&handle)?, offset, count }).await?;
         let data = ok.data.into_bytes();
         if data.len() != ok.count as usize {
@@ -48,10 +49,12 @@ impl Nfs3 {
         data: &[Bytes],
         stability: Stability,
     ) -> Result<WriteReply, OpError> {
-        let length = length(data);
-        if length > MAX_IO {
+        let whole = length(data);
+        if whole > MAX_IO {
             return Err(OpError::Invalid(Errno::EINVAL, "more data than one WRITE can carry"));
         }
+        let length = whole.min(self.config.transfer_max() as usize);
+        let data = if length < whole { &first_bytes(data, length)[..] } else { data };
         let stable = match stability {
             Stability::Unstable => StableHow::Unstable,
             Stability::DataSync => StableHow::DataSync,

@@ -27,7 +27,8 @@ impl Nfs3 {
             Err(OpError::Status(_)) => None,
             Err(error) => return Err(error),
         };
-        let size = |server: u32, own: u32| server.min(own).clamp(TRANSFER_MIN, TRANSFER_MAX);
+        let most = self.config.transfer_max().min(TRANSFER_MAX);
+        let size = |server: u32, own: u32| server.min(own).clamp(TRANSFER_MIN, most);
         Ok(FsInfo {
             read_max: size(info.rtmax, self.config.read_size),
             write_max: size(info.wtmax, self.config.write_size),

@@ -42,6 +42,7 @@ impl Nfs3 {
         bytes: u32,
         plus: bool,
     ) -> Result<DirPage, OpError> {
+        let bytes = bytes.min(self.config.transfer_max());
         if plus && !self.lacks_readdirplus.load(Ordering::Relaxed) {
             match self.readdirplus(caller, directory, position, bytes).await {
                 Err(error) if is_unsupported(&error) => {

@@ -2,6 +2,7 @@
 
 mod acl;
 mod directory;
+mod exclusive;
 mod file;
 mod filesystem;
 mod listing;

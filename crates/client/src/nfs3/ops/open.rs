@@ -7,7 +7,7 @@ use protocol::nfs4::types::Status;
 use super::super::Nfs3;
 use super::super::convert::{changed, entry_of, set_attributes};
 use crate::attributes::{Attributes, FileKind, SetAttributes, SetTime};
-use crate::config::Caller;
+use crate::config::{Caller, Version};
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::{Creation, FileHandle, Object, OpenMode, OpenState, Opened};
@@ -25,6 +25,9 @@ impl Nfs3 {
     ) -> Result<Opened, OpError> {
         match creation {
             Creation::No => {}
+            Creation::Exclusive(verifier) if self.version == Version::V2 => {
+                return self.create_by_link(caller, directory, name, verifier, set).await;
+            }
             Creation::Exclusive(verifier) => {
                 return self.create_exclusively(caller, directory, name, verifier, set).await;
             }
@@ -169,7 +172,7 @@ impl Nfs3 {
     }
 
     /// Returns a file that was created. Its creator may use it regardless of its mode.
-    async fn opened(
+    pub(super) async fn opened(
         &self,
         caller: &Caller,
         directory: FileHandle,
