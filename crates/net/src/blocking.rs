@@ -5,55 +5,19 @@
 //! for all others.
 //!
 //! ```
-//! # use std::net::{Ipv4Addr, TcpListener};
-//! # use std::sync::Arc;
-//! # use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash};
-//! # let listener = TcpListener::bind("127.0.0.1:0")?;
-//! # let port = listener.local_addr()?.port();
-//! # let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
-//! # let backend = Arc::new(vfs::MemFs::new(&vfs::MemOptions::default()));
-//! # let (id, path) = (ExportId(1), "/export".into());
-//! # let export = Export { id, path, backend, options, fsid: (7, 0), counts: Arc::default() };
-//! # let settings = Settings::new(HandleKey([9; 16]), 1, [3; 16], b"test".to_vec());
-//! # let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
-//! # let listeners = net::Listeners { tcp: vec![listener], udp: vec![] };
-//! # let limits = net::Limits { cores: 1, ..net::Limits::default() };
-//! # let running = net::serve(server, listeners, limits, None, None)?;
-//! use client::config::{Caller, Config};
-//! use client::fs::OpenOptions;
-//! use client::locks::{LockKind, LockOwner, LockRange};
-//! use net::blocking::{Connection, wait};
-//! use net::transport::Route;
-//! use rpc::auth::AuthSys;
+//! use net::blocking::Connection;
 //!
-//! let root = AuthSys { stamp: 0, machine_name: Default::default(), uid: 0, gid: 0, gids: Default::default() };
-//! let root = Caller::sys(&root);
-//! let addresses = vec![Ipv4Addr::LOCALHOST.into()];
-//! let route = Route { addresses, reserved_port: true, record_max: 2 << 20 };
-//! // The name must be unique to this client, and the verifier different at each start.
-//! let config = Config { port, ..Config::new("127.0.0.1", b"example of the library", [1; 8], root.clone()) };
-//! let connection = Connection::open(route, config)?;
-//! let fs = connection.mount(root, b"/export")?;
-//!
+//! let server = net::MemoryServer::start()?;
+//! let (connection, fs) = Connection::to(&server.url().parse()?)?;
 //! fs.write(b"greeting", "Hello, world")?;
 //! assert_eq!(fs.read(b"greeting")?, b"Hello, world");
-//! assert_eq!(fs.stat(b"greeting")?.size, 12);
-//!
-//! let file = fs.open(b"greeting", &OpenOptions::READ)?;
-//! let (owner, range) = (LockOwner::Process(1), LockRange::new(0, 5)?);
-//! file.lock(owner, range, LockKind::Shared)?;
-//! assert_eq!(file.read_at(7, 100)?, b"world");
-//! file.unlock(owner, range)?;
-//! file.close()?;
-//!
-//! // Calls without a blocking form:
-//! let mode = client::xattr::XattrMode::Create;
-//! wait(fs.inner().set_xattr(b"greeting", b"user.language", "en".into(), mode, true))?;
-//! fs.remove_file(b"greeting")?;
 //! connection.close()?;
-//! # running.shut_down();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`crate::guide`] has an example of each call.
+
+mod calls;
 
 use std::future::{Future, pending};
 use std::io;
@@ -66,15 +30,16 @@ use bytes::Bytes;
 use client::Client;
 use client::attributes::{Attributes, SetAttributes};
 use client::config::{Caller, Config};
-use client::engine::Engine;
+use client::engine::{CallError, ConnectError, Engine};
 use client::error::{Error, OpError};
 use client::fs::{self, OpenOptions};
 use client::locks::{LockKind, LockOwner, LockRange};
 use client::results::DirEntry;
+use client::url::Url;
 use tokio::sync::oneshot;
 
-use crate::answer_host_calls;
 use crate::transport::{Route, SystemClock, run_transport};
+use crate::{answer_host_calls, connect};
 
 /// Waits until a future ends. A future of this library ends only while the [`Connection`] that it belongs to is open.
 pub fn wait<F: Future>(future: F) -> F::Output {
@@ -135,6 +100,30 @@ impl Connection {
                 Err(failed(cause))
             }
         }
+    }
+
+    /// Connects to the server of a URL, with the version of its options or the highest that the server has, and takes its path as
+    /// root of a file system. The caller is this process, or the user of the options.
+    ///
+    /// # Errors
+    /// EHOSTUNREACH if the host has no address, and as [`Self::open`] and [`Self::mount`].
+    pub fn to(url: &Url) -> Result<(Self, FileSystem), Error> {
+        let config = connect::config(url);
+        let route = connect::route(url).map_err(|error| {
+            let cause = CallError::Unreachable(ConnectError { reason: error.to_string().into() });
+            let server = Arc::clone(&config.server);
+            Error { operation: "connect", path: None, server, cause: cause.into() }
+        })?;
+        let mut versions = connect::versions(url).into_iter();
+        let connection = loop {
+            let version = versions.next().flatten();
+            match Self::open(route.clone(), Config { version, ..config.clone() }) {
+                Err(Error { cause: OpError::Unsupported(_), .. }) if versions.len() > 0 => {}
+                opened => break opened?,
+            }
+        };
+        let fs = connection.mount(connect::caller(&url.options), url.path())?;
+        Ok((connection, fs))
     }
 
     /// Returns the client.
