@@ -69,6 +69,7 @@ pub fn config(url: &Url) -> Config {
 pub(crate) fn versions(url: &Url) -> Vec<Option<Version>> {
     match url.options.version {
         None => vec![None],
+        Some(url::Version::V2) => vec![Some(Version::V2)],
         Some(url::Version::V3) => vec![Some(Version::V3)],
         Some(url::Version::V4) => vec![Some(Version::V42), Some(Version::V41), Some(Version::V40)],
         Some(url::Version::V4_0) => vec![Some(Version::V40)],
