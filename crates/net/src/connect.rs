@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::config::{Caller, Config, TRANSFER_MAX, Version};
 use client::engine::RetryPolicy;
-use client::url::{self, Host, Options, Recovery, Url};
+use client::url::{self, Host, Options, Recovery, Transport, Url};
 use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
 use rustix::process::{getegid, geteuid, getgroups};
 use xdr::Opaque;
@@ -20,8 +20,12 @@ use crate::transport::Route;
 const RECORD_MAX: usize = TRANSFER_MAX as usize + (1 << 20);
 /// Time until a silent server's connection is made again, without `timeo=`.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The same over UDP for calls whose round trip time is not measured (nfs(5)).
+const TIMEOUT_UDP: Duration = Duration::from_millis(1100);
 /// Repetitions of `soft` without `retrans=` (nfs(5)).
 const RETRANSMISSIONS: u32 = 2;
+/// The same over UDP.
+const RETRANSMISSIONS_UDP: u32 = 3;
 /// Maximum bytes of this machine's name.
 const MACHINE_NAME_MAX: usize = 255;
 
@@ -47,9 +51,13 @@ pub fn caller(options: &Options) -> Caller {
 #[must_use]
 pub fn config(url: &Url) -> Config {
     let options = &url.options;
-    let retrans = options.retransmissions.unwrap_or(RETRANSMISSIONS);
+    let (timeout, retrans) = match options.transport {
+        Some(Transport::Udp) => (TIMEOUT_UDP, RETRANSMISSIONS_UDP),
+        Some(Transport::Tcp) | None => (TIMEOUT, RETRANSMISSIONS),
+    };
+    let retrans = options.retransmissions.unwrap_or(retrans);
     let timeout =
-        options.timeout_deciseconds.map_or(TIMEOUT, |tenths| Duration::from_millis(u64::from(tenths) * 100));
+        options.timeout_deciseconds.map_or(timeout, |tenths| Duration::from_millis(u64::from(tenths) * 100));
     let retries = match options.recovery {
         None | Some(Recovery::Hard) => None,
         Some(Recovery::Soft | Recovery::Softerr) => Some(retrans),
