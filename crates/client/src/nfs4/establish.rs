@@ -166,6 +166,7 @@ impl Setup<'_> {
             minor_version: self.minor_version,
             granted: ok.flags,
             limits,
+            delay_limit: self.config.retry.delay_limit(),
             sequencer: Sequencer::Slots(slots),
         };
         Ok(Session::new(Arc::clone(self.engine), connections.to_vec(), new))

@@ -69,6 +69,8 @@ pub(crate) struct Session {
     /// The flags of CREATE_SESSION that the server granted.
     pub(crate) granted: CreateSessionFlags,
     pub(crate) limits: Limits,
+    /// The time for which SEQUENCE may return DELAY; `None`: for ever.
+    delay_limit: Option<Duration>,
     engine: Arc<Engine>,
     connections: Vec<ConnectionId>,
     next_connection: AtomicUsize,
@@ -97,12 +99,14 @@ pub(crate) struct NewSession {
     pub(crate) minor_version: u32,
     pub(crate) granted: CreateSessionFlags,
     pub(crate) limits: Limits,
+    /// The time for which SEQUENCE may return DELAY ([`crate::engine::RetryPolicy::delay_limit`]).
+    pub(crate) delay_limit: Option<Duration>,
     pub(crate) sequencer: Sequencer,
 }
 
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>, connections: Vec<ConnectionId>, new: NewSession) -> Arc<Self> {
-        let NewSession { id, client_id, minor_version, granted, limits, sequencer } = new;
+        let NewSession { id, client_id, minor_version, granted, limits, delay_limit, sequencer } = new;
         let table = Table {
             sequencer,
             queue: WaitQueue::default(),
@@ -116,6 +120,7 @@ impl Session {
             minor_version,
             granted,
             limits,
+            delay_limit,
             engine,
             connections,
             next_connection: AtomicUsize::new(0),
@@ -126,8 +131,8 @@ impl Session {
         })
     }
 
-    /// Executes a compound in a slot, and repeats it in the same slot while SEQUENCE returns DELAY (§15.1.1.3). `cache_this` asks
-    /// the server to keep the reply, which compounds with changes need.
+    /// Executes a compound in a slot, and repeats it in the same slot while SEQUENCE returns DELAY (§15.1.1.3); on a soft mount not
+    /// for ever. `cache_this` asks the server to keep the reply, which compounds with changes need.
     pub(crate) async fn compound(
         self: &Arc<Self>,
         credential: &OpaqueAuth,
@@ -149,9 +154,11 @@ impl Session {
             return Err(Unexecuted::SessionLost { was_sent: false });
         };
         let mut pause = DELAY_FIRST;
+        let end = self.delay_limit.map_or(Duration::MAX, |limit| self.engine.now() + limit);
         loop {
             match self.send(credential, ops, gathered, &slot).await? {
                 Some(results) => return Ok(results),
+                None if self.engine.now() >= end => return Err(Unexecuted::Refused(Status::DELAY)),
                 None => self.engine.sleep(pause).await,
             }
             pause = (pause * 2).min(DELAY_MAX);

@@ -98,6 +98,7 @@ impl Setup<'_> {
             minor_version: 0,
             granted: CreateSessionFlags::empty(),
             limits,
+            delay_limit: self.config.retry.delay_limit(),
             sequencer: Sequencer::Calls { in_use: 0, max },
         };
         Session::new(Arc::clone(self.engine), connections.to_vec(), new)

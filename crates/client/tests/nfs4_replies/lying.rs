@@ -2,25 +2,32 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use client::Client;
 use client::attributes::{Attributes, FileKind, SetAttributes};
 use client::config::{Config, Version};
-use client::engine::{CallError, RetryPolicy};
+use client::engine::{CALLBACKS_MAX, CallError, RetryPolicy};
 use client::error::{Fault, OpError};
-use client::fs::FileSystem;
+use client::fs::{FileSystem, OpenOptions};
 use client::results::{Creation, FileHandle, OpenMode, OpenState, Stability};
 use futures_util::future::{Either, select};
+use futures_util::task::noop_waker_ref;
 use protocol::nfs3::{self, LookupOk, Outcome as Outcome3, PostOpAttr};
 use protocol::nfs4::attributes::{Attributes as WireAttributes, FileAttributes};
+use protocol::nfs4::callback::recall::CbRecallArgs;
+use protocol::nfs4::callback::sequence::CbSequenceArgs;
+use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult, CbOp};
 use protocol::nfs4::compound::{CompoundArgs, Op, OpResult};
 use protocol::nfs4::ops::read::ReadOk;
 use protocol::nfs4::ops::readdir::{DirEntry, ReadDirOk};
 use protocol::nfs4::ops::session::{SequenceArgs, SequenceOk, SequenceStatus};
 use protocol::nfs4::ops::write::WriteOk;
-use protocol::nfs4::types::{Component, FileType, OpNum, StableHow, Status, Time};
-use xdr::{Chain, Opaque};
+use protocol::nfs4::types::{Component, FileType, OpNum, StableHow, Stateid, Status, Time};
+use rpc::message::{CallHeader, encode_call, parse_reply};
+use xdr::{Chain, List, Opaque, Writer};
 
 use crate::link::{Answer, Call, Link, root};
 use crate::lost_replies::{config_41, has, results};
@@ -165,9 +172,15 @@ fn impossible_attributes_are_refused() {
 #[test]
 fn names_that_leave_the_directory_are_refused() {
     for version in VERSIONS {
-        for name in [&b"a/b"[..], b"/", b"../x", b"a\0b"] {
+        for name in [&b"a/b"[..], b"/", b"../x", b"a\0b", b""] {
             let (link, client) = lying_as(version, OpNum::READDIR, move || page(name, 9, true));
             is_bad(link.run(client.read_directory(&root(), handle(), (0, [0; 8]), 4096, false)));
+        }
+        for name in [&b"."[..], b".."] {
+            let (link, client) = lying_as(version, OpNum::READDIR, move || page(name, 9, true));
+            let listed =
+                link.run(client.read_directory(&root(), handle(), (0, [0; 8]), 4096, false)).unwrap();
+            assert!(listed.entries.is_empty(), "{version:?}: it names no entry of this directory");
         }
     }
 }
@@ -299,5 +312,140 @@ fn a_server_that_delays_for_ever_fails_a_soft_mount() {
         assert_eq!(outcomes, [Err(OpError::Status(Status::DELAY)), Err(OpError::Status(Status::DELAY))]);
         let took = link.now() - began;
         assert!(took >= 2 * limit && took < 3 * limit, "{version:?}: {took:?} of virtual time");
+    }
+}
+
+/// RFC 8881 §15.1.1.3: SEQUENCE is repeated in its slot, which then still works.
+#[test]
+fn a_server_that_delays_sequence_for_ever_fails_a_soft_mount() {
+    let link = Link::new();
+    let retry = RetryPolicy { retries: Some(2), ..RetryPolicy::default() };
+    let client = link.connect(Config { retry, ..config_41() }).unwrap();
+    let caller = root();
+    let top = link.run(client.mount(&caller, &[b"export"])).unwrap().handle;
+    link.answer(|call| match has(call, OpNum::SEQUENCE) {
+        true => results(call, Status::DELAY, vec![OpResult::Sequence(Err(Status::DELAY).into())]),
+        false => Answer::Serve,
+    });
+    let began = link.now();
+    let outcome = link.run(client.lookup(&caller, top, b"name"));
+    assert_eq!(outcome, Err(OpError::Status(Status::DELAY)));
+    let (took, limit) = (link.now() - began, retry.timeout * 3);
+    assert!(took >= limit && took < 2 * limit, "{took:?} of virtual time");
+    link.answer(|_| Answer::Serve);
+    assert_eq!(link.run(client.lookup(&caller, top, b"name")), Err(OpError::Status(Status::NOENT)));
+    assert_eq!(link.run(client.close()), Ok(()));
+}
+
+/// Returns a CB_COMPOUND with CB_SEQUENCE of this session, and a recall.
+fn recall(xid: u32, session_id: [u8; 16]) -> Bytes {
+    let sequence = CbSequenceArgs {
+        session_id,
+        sequence_id: 1,
+        slot_id: 0,
+        highest_slot_id: 0,
+        cache_this: true,
+        referring_calls: List::default(),
+    };
+    let recall = CbRecallArgs { stateid: Stateid::default(), truncate: false, handle: handle() };
+    let ops = List::new(vec![CbOp::Sequence(sequence), CbOp::Recall(recall)]).unwrap();
+    let arguments = CbCompoundArgs { tag: Opaque::default(), minor_version: 1, callback_ident: 0, ops };
+    let header = CallHeader::new(xid, CALLBACK_PROGRAM, callback::VERSION, callback::PROC_COMPOUND);
+    let mut writer = Writer::new();
+    encode_call(&mut writer, &header, &arguments);
+    writer.into_bytes()
+}
+
+/// The number that this client gives to CREATE_SESSION for callbacks.
+const CALLBACK_PROGRAM: u32 = 0x4000_0000;
+
+#[test]
+fn callbacks_for_unknown_sessions_are_refused_and_change_nothing() {
+    let link = Link::new();
+    let client = link.run(Client::connect(Arc::clone(&link.engine), config_41())).unwrap();
+    let (caller, kept) = (root(), client.clone());
+    let top = link.run(client.mount(&caller, &[b"export"])).unwrap().handle;
+    let connection = link.connection_ids()[0];
+    let mut keeper = Box::pin(kept.run());
+    let mut context = Context::from_waker(noop_waker_ref());
+    for number in 0..2000u16 {
+        let mut session = [0xee; 16];
+        session[..2].copy_from_slice(&number.to_be_bytes());
+        assert!(link.engine.handle_record(connection, recall(number.into(), session)));
+        assert!(keeper.as_mut().poll(&mut context).is_pending());
+        let Poll::Ready(Some(reply)) = link.engine.poll_record(connection, &mut context) else {
+            panic!("each callback has a reply")
+        };
+        let reply = parse_reply::<CbCompoundResult>(Bytes::from(reply.concat())).unwrap();
+        assert_eq!(reply.status, Status::BADSESSION);
+        assert_eq!(reply.results.len(), 1, "the recall was not executed");
+    }
+    assert!(link.engine.poll_record(connection, &mut context).is_pending());
+    // A server that sends more than the client answers loses its connection.
+    let flood = (0..).take_while(|xid| link.engine.handle_record(connection, recall(*xid, [0xee; 16])));
+    assert_eq!(flood.count(), CALLBACKS_MAX);
+    assert!(keeper.as_mut().poll(&mut context).is_pending());
+    while let Poll::Ready(Some(_)) = link.engine.poll_record(connection, &mut context) {}
+    assert_eq!(link.run(client.lookup(&caller, top, b"name")), Err(OpError::Status(Status::NOENT)));
+}
+
+/// A file whose handle suddenly names another file is another file: nothing of the first one is used for it.
+#[test]
+fn one_handle_for_two_names_uses_no_data_of_the_other_file() {
+    for version in VERSIONS {
+        let (link, client) = connected(version);
+        let (fs, _) = link.run(FileSystem::mount(client, root(), b"/export")).unwrap();
+        let file = link.run(fs.open(b"one", &OpenOptions::CREATE)).unwrap();
+        link.run(file.write_at(0, Bytes::from_static(b"content of one"))).unwrap();
+        let one = file.object();
+        link.run(file.close()).unwrap();
+        let read = || {
+            link.run(async {
+                let file = fs.open(b"one", &OpenOptions::READ).await?;
+                let content = file.read_at(0, 100).await.map(|parts| parts.concat());
+                file.close().await?;
+                content
+            })
+        };
+        assert_eq!(read().unwrap(), b"content of one");
+        let lies = [
+            (&b"two"[..], FileType::REGULAR, 14),
+            (b"three", FileType::DIRECTORY, 14),
+            (b"four", FileType::REGULAR, u64::MAX),
+        ];
+        for (name, kind, size) in lies {
+            let wire = WireAttributes {
+                file_type: Some(kind),
+                fileid: Some(one.attributes.fileid + 1),
+                size: Some(size),
+                change: one.attributes.change,
+                ..WireAttributes::default()
+            };
+            let wire = wire.to_file_attributes();
+            link.answer(move |call| {
+                if !has(call, OpNum::LOOKUP) {
+                    return Answer::Serve;
+                }
+                let found = [
+                    put(),
+                    OpResult::Lookup(Ok(()).into()),
+                    OpResult::GetFh(Ok(one.handle).into()),
+                    OpResult::GetAttr(Ok(wire.clone()).into()),
+                ];
+                results(call, Status::OK, before(call).into_iter().chain(found).collect())
+            });
+            let two = link.run(fs.stat(name)).unwrap();
+            assert_eq!((two.fileid, two.size), (one.attributes.fileid + 1, size));
+            // The server tells the truth again.
+            let reads = Rc::new(Cell::new(0));
+            let count = Rc::clone(&reads);
+            link.answer(move |call| {
+                count.set(count.get() + usize::from(has(call, OpNum::READ)));
+                Answer::Serve
+            });
+            assert_eq!(read().unwrap(), b"content of one", "{version:?}");
+            assert_eq!(reads.get(), 1, "{version:?}: the data are read again");
+            assert_eq!(link.run(fs.stat(b"one")).unwrap().fileid, one.attributes.fileid, "{version:?}");
+        }
     }
 }
