@@ -17,6 +17,7 @@ mod model;
 mod model_version_4;
 mod mounting;
 mod repeated;
+mod walking;
 #[allow(dead_code, reason = "some of it is for version 4")]
 #[path = "../nfs4/world.rs"]
 mod world;
