@@ -94,7 +94,9 @@ mod tests {
             }
             received
         };
-        assert_eq!(join(sending, receiving).now_or_never().unwrap().1, [0, 1, 2, 3, 4]);
+        let mut both = Box::pin(join(sending, receiving));
+        let ended = (0..10).find_map(|_| both.as_mut().now_or_never());
+        assert_eq!(ended.unwrap().1, [0, 1, 2, 3, 4]);
         assert!(queue.is_empty());
     }
 }

@@ -32,6 +32,8 @@ pub(super) const OVERHEAD: usize = 1024;
 pub(crate) const SPREAD: usize = 64;
 /// As [`SPREAD`], for items of one operation that each wait for stable storage.
 pub(crate) const WIDE_SPREAD: usize = 128;
+/// Each item has a compound of its own.
+pub(crate) const SEPARATE: usize = usize::MAX;
 /// Minimum items of a compound of a batch that is spread.
 const ITEMS_MIN: usize = 8;
 /// Bytes of a WRITE before its data: operation, stateid, offset, stability, length (RFC 8881 §18.32.1).
@@ -215,7 +217,7 @@ async fn execute_in(session: &Arc<Session>, caller: &Caller, ops: &[Op]) -> Resu
 impl Batch {
     fn new(items: Vec<Item>, seqids: Vec<Seqid>, spread: usize) -> Self {
         let count = items.len();
-        let share = count.div_ceil(spread).max(ITEMS_MIN);
+        let share = if spread == SEPARATE { 1 } else { count.div_ceil(spread).max(ITEMS_MIN) };
         Self {
             items,
             outcomes: (0..count).map(|_| None).collect(),
@@ -488,7 +490,9 @@ mod tests {
     #[test]
     fn items_are_spread_over_compounds() {
         let item = Item { ops: vec![put(Handle::default())], request: 1, reply: 1 };
-        for (count, spread, expected) in [(100, 1, 49), (40, 4, 10), (10, 4, ITEMS_MIN), (3, 4, 3)] {
+        for (count, spread, expected) in
+            [(100, 1, 49), (40, 4, 10), (10, 4, ITEMS_MIN), (3, 4, 3), (40, SEPARATE, 1)]
+        {
             let mut batch = Batch::new(vec![item.clone(); count], vec![Seqid::Ignored; count], spread);
             assert_eq!(batch.next_compound(49, &LIMITS).unwrap().len(), expected, "{count} over {spread}");
         }

@@ -8,7 +8,7 @@ mod bad_seqids;
 mod link;
 mod lost_replies;
 mod lying;
-mod several_writes;
+mod old_linux;
 
 /// The version of clients without another one.
 const VERSION: Version = Version::V3;

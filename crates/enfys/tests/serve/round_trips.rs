@@ -11,9 +11,9 @@ use crate::server::{ENFYS, Server, TestDir};
 const DIRECTORIES: u64 = 20;
 /// Files in each of them.
 const FILES: u64 = 25;
-/// Maximum number of requests that do not depend on the number of files: create a session, find the named objects, create and
-/// list the directories of each level, and destroy the session.
-const FIXED_MAX: u64 = 30;
+/// Maximum number of requests that do not depend on the number of files: create a session, find the named objects, create the
+/// directories of each level, list each directory, and destroy the session.
+const FIXED_MAX: u64 = 30 + DIRECTORIES;
 /// Minimum number of files in a compound, and number of requests in flight together.
 const FILES_OF_COMPOUND: u64 = 8;
 

@@ -13,7 +13,7 @@ use protocol::nfs4::types::{Outcome, StableHow, Stateid, Status};
 use xdr::Opaque;
 
 use super::super::Nfs4;
-use super::super::batch::{Item, ItemOutcome, SPREAD, WIDE_SPREAD};
+use super::super::batch::{Item, ItemOutcome, SEPARATE, SPREAD, WIDE_SPREAD};
 use super::super::convert::{component, set_attributes};
 use super::super::getattr::{get_attributes, take_attributes, take_object};
 use super::super::open_args::{open_owner, share_access};
@@ -159,7 +159,8 @@ impl Nfs4 {
         }
     }
 
-    /// Lists parts of directories, with handles and attributes.
+    /// Lists parts of directories, with handles and attributes; each in a compound of its own. Linux's servers 6.1 and before assume that
+    /// the reply to a READDIR begins in the first page of the whole reply, and crash otherwise.
     pub(crate) async fn list_many(
         &self,
         caller: &Caller,
@@ -170,7 +171,7 @@ impl Nfs4 {
             Ok(Item { ops, request: REQUEST, reply: REPLY + part.bytes as usize })
         };
         let take = |results: &mut Results, part: &ListPart| take_page(results, part.position.0);
-        self.run_many(caller, parts, 1, item, take).await
+        self.run_many(caller, parts, SEPARATE, item, take).await
     }
 
     /// Looks up names and returns the existing objects.

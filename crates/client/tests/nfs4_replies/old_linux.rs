@@ -1,4 +1,4 @@
-//! Many small files on servers that execute compounds of several WRITEs correctly, or as Linux before version 6.16 does.
+//! Many small files and directories on servers that execute compounds of several WRITEs correctly, or as Linux before version 6.16 does.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use client::attributes::SetAttributes;
 use client::config::Version;
-use client::many::{NewFile, ReadFile};
+use client::many::{ListPart, NewFile, ReadFile};
 use client::results::FileHandle;
 use protocol::nfs4::compound::{CompoundArgs, Op};
 use protocol::nfs4::types::OpNum;
@@ -98,4 +98,29 @@ fn compounds_have_many_files_once_a_server_has_written_several_correctly() {
     let single = compounds_of_writes(Version::V41, Some(4 << 10), 7000);
     assert!(shared < FILES / 4, "{shared} compounds");
     assert!(single >= FILES / 2, "{single} compounds: the emulated server shows the fault");
+}
+
+/// Linux's server 6.1 crashes if the reply to a READDIR begins after the first page.
+#[test]
+fn each_directory_is_listed_by_a_compound_of_its_own() {
+    for version in [Version::V41, Version::V40] {
+        let link = Link::new();
+        let client = link.connect(client::config::Config { version: Some(version), ..config() }).unwrap();
+        let caller = root();
+        let top = link.run(client.mount(&caller, &[b"export"])).unwrap().handle;
+        let lists = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&lists);
+        link.answer(move |call| {
+            if call.is(PROGRAM, PROC_COMPOUND) {
+                let ops = call.arguments::<CompoundArgs>().ops;
+                let count = ops.iter().filter(|op| op.opnum() == OpNum::READDIR).count();
+                assert!(count <= 1, "{count} READDIRs in a compound");
+                counted.set(counted.get() + count);
+            }
+            Answer::Serve
+        });
+        let part = ListPart { directory: top, position: (0, [0; 8]), bytes: 4096 };
+        assert!(link.run(client.list_many(&caller, &[part; 20])).iter().all(Result::is_ok));
+        assert_eq!(lists.get(), 20);
+    }
 }
