@@ -10,7 +10,7 @@ use protocol::nfs4::types::Status;
 use protocol::{nfs2, nfs3, nfs4, nfsacl, nlm};
 
 use crate::acl::Acl;
-use crate::attributes::{Attributes, Before, Changed, SetAttributes};
+use crate::attributes::{Attributes, Before, Changed, SetAttributes, Timestamp};
 use crate::background::Background;
 use crate::calls::open_connection;
 use crate::config::{Caller, Config, Version};
@@ -232,6 +232,39 @@ impl Client {
             Protocol::Nfs4(nfs4) => {
                 nfs4.delegations.under(handle, self.inner.engine.now(), |kind| kind == Kind::Write, action)
             }
+        }
+    }
+
+    /// Notes that a program changes a file's content now.
+    pub(crate) fn note_modified(&self, handle: &FileHandle) {
+        if let Protocol::Nfs4(nfs4) = &self.inner.protocol
+            && let Some(now) = self.inner.engine.time_of_day()
+        {
+            nfs4.delegations.note_modified(handle, now);
+        }
+    }
+
+    /// Returns whether this client keeps the times of changes of a file, because of its delegation.
+    pub(crate) fn keeps_times(&self, handle: &FileHandle) -> bool {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => false,
+            Protocol::Nfs4(nfs4) => nfs4.delegations.keeps_times(handle),
+        }
+    }
+
+    /// Returns the time of a file's last change, if this client keeps it.
+    pub(crate) fn kept_time(&self, handle: &FileHandle) -> Option<Timestamp> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => None,
+            Protocol::Nfs4(nfs4) => nfs4.delegations.modified(handle),
+        }
+    }
+
+    /// Keeps the times of a file no longer: a program has set them at the server.
+    pub(crate) fn forget_times(&self, handle: &FileHandle) {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => {}
+            Protocol::Nfs4(nfs4) => nfs4.delegations.forget_times(handle),
         }
     }
 

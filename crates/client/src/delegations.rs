@@ -9,6 +9,7 @@
 //! name), it is lost (the server has revoked it), or it is not reclaimed after a restart of the server. From the recall on it
 //! covers nothing new.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -25,11 +26,14 @@ mod recovery;
 mod table;
 #[cfg(test)]
 mod tests;
+mod times;
 mod types;
 
-pub(crate) use cache::{CacheWork, Cached, DelegatedCache, Verdict};
+pub(crate) use cache::{CacheWork, Cached, ChangeEnd, DelegatedCache, Verdict};
 pub use table::IDLE_MAX;
 use table::{Entry, Phase, Table};
+pub(crate) use times::EndedTimes;
+use times::KeptTimes;
 pub use types::DelegationCounts;
 pub(crate) use types::{Closing, Ending, Grant, Granted, Held, Kind, LocalOpen};
 
@@ -48,6 +52,8 @@ pub(crate) struct Delegations {
     table: Mutex<Table>,
     /// Raised when a delegation is to be returned, or a search for idle ones is due at another time.
     signal: Signal,
+    /// Times of files that this client keeps, one for each delegation that allows it. Locked after the table.
+    times: Mutex<HashMap<Handle, KeptTimes>>,
     caches: Mutex<Vec<Weak<dyn DelegatedCache>>>,
 }
 
@@ -76,7 +82,8 @@ impl Delegations {
     /// Takes a delegation from the reply to an OPEN. Returns its number; `None` if it must be returned at once, because the
     /// file has another one.
     pub(crate) fn granted(&self, grant: Grant, now: Duration) -> Option<u64> {
-        let Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change } = grant;
+        let Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change, modified } =
+            grant;
         let mut table = self.table.lock();
         if let Some(entry) = table.entries.get_mut(&handle) {
             if entry.stateid.other != stateid.other {
@@ -86,6 +93,9 @@ impl Delegations {
             if stateid.seqid > entry.stateid.seqid {
                 (entry.stateid, entry.change) = (stateid, change);
                 (entry.held.kind, entry.held.limit) = (kind, limit);
+                if let Some(modified) = modified {
+                    self.times.lock().entry(handle).or_insert(KeptTimes::new(modified));
+                }
             }
             return Some(entry.held.id);
         }
@@ -107,6 +117,9 @@ impl Delegations {
             reclaims: false,
         };
         table.entries.insert(handle, entry);
+        if let Some(modified) = modified {
+            self.times.lock().insert(handle, KeptTimes::new(modified));
+        }
         table.counts.granted += 1;
         let early = table.early.iter().position(|other| *other == stateid.other);
         if let Some(at) = early {
@@ -408,6 +421,15 @@ impl Delegations {
         Some(Ending { stateid, caller: entry.opener.clone(), parked: std::mem::take(&mut entry.parked) })
     }
 
+    /// Returns the stateid of a file's delegation for writing, if it is held and the server has let the caller open the file for
+    /// writing.
+    pub(crate) fn stateid_to_write(&self, handle: &Handle, caller: &Caller) -> Option<Stateid> {
+        let mut table = self.table.lock();
+        let entry = table.held(handle)?;
+        let covers = entry.held.kind.covers(OpenMode::WRITE) && entry.permits(caller, OpenMode::WRITE);
+        covers.then_some(entry.stateid)
+    }
+
     /// Returns the stateid of a file's delegation, unless it is lost.
     pub(crate) fn stateid(&self, handle: &Handle) -> Option<Stateid> {
         let table = self.table.lock();
@@ -417,6 +439,7 @@ impl Delegations {
     /// Forgets a delegation that was returned or lost.
     pub(crate) fn ended(&self, handle: &Handle) {
         let mut table = self.table.lock();
+        self.times.lock().remove(handle);
         if table.remove(handle).is_some_and(|entry| entry.phase == Phase::Returning) {
             table.counts.returned += 1;
         }

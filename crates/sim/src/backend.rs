@@ -55,6 +55,11 @@ impl client::engine::Clock for Clock {
     fn now(&self) -> Duration {
         Self::now(self)
     }
+
+    fn time_of_day(&self) -> Option<client::attributes::Timestamp> {
+        let Timestamp { seconds, nanoseconds } = crate::cluster::moment(Self::now(self)).wall;
+        Some(client::attributes::Timestamp { seconds, nanoseconds })
+    }
 }
 
 /// A future that is ready at a moment of virtual time.

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use protocol::nfs4::types::Handle;
 
+use crate::attributes::{Changed, Timestamp};
+use crate::error::OpError;
+
 /// What a cache has of a file under a delegation for writing, for CB_GETATTR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cached {
@@ -13,10 +16,17 @@ pub(crate) struct Cached {
     pub(crate) size: u64,
     /// Whether there are data that the server does not have.
     pub(crate) is_modified: bool,
+    /// The time of the last access.
+    pub(crate) accessed: Timestamp,
+    /// The time of the last change.
+    pub(crate) modified: Timestamp,
 }
 
 /// A future of a cache's work.
 pub(crate) type CacheWork = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Tells a cache the outcome of a request that changes a file.
+pub(crate) type ChangeEnd = Box<dyn FnOnce(Result<Changed, OpError>) + Send>;
 
 /// A cache of data under delegations: a mount.
 pub(crate) trait DelegatedCache: Send + Sync {
@@ -32,6 +42,9 @@ pub(crate) trait DelegatedCache: Send + Sync {
 
     /// Waits until no WRITE of a file is under way, after [`Verdict::Discard`].
     fn writes_ended(self: Arc<Self>, handle: Handle) -> CacheWork;
+
+    /// Notes that a request that changes a file is sent now; `None` if the cache has nothing of the file.
+    fn start_change(self: Arc<Self>, handle: &Handle) -> Option<ChangeEnd>;
 
     /// Returns what the cache has of a file; `None` if nothing.
     fn cached(&self, handle: &Handle) -> Option<Cached>;

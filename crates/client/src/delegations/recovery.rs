@@ -25,6 +25,7 @@ impl Delegations {
             return false;
         }
         table.lose(handle, true);
+        self.end_lost(handle);
         drop(table);
         self.signal.raise();
         true
@@ -46,7 +47,10 @@ impl Delegations {
                     claims.insert(*handle, entry.held.kind);
                 }
                 // Its return is under way.
-                Phase::Returning => entry.phase = Phase::Lost,
+                Phase::Returning => {
+                    entry.phase = Phase::Lost;
+                    self.end_lost(handle);
+                }
                 Phase::Lost => {}
             }
         }
@@ -56,7 +60,7 @@ impl Delegations {
     /// Takes a reclaimed delegation, which the server may recall at once, and the file's change attribute. Returns false if none
     /// of this file is being reclaimed.
     pub(crate) fn reclaimed(&self, handle: &Handle, granted: &Granted, change: Option<u64>) -> bool {
-        let Granted { kind, stateid, is_recalled, limit } = *granted;
+        let Granted { kind, stateid, is_recalled, limit, keeps_times } = *granted;
         let mut table = self.table.lock();
         let Some(entry) = table.entries.get_mut(handle) else { return false };
         // One whose return has begun meanwhile is returned by its former stateid.
@@ -64,6 +68,9 @@ impl Delegations {
             return false;
         }
         (entry.stateid, entry.change, entry.held.limit) = (stateid, change, limit);
+        if !keeps_times && let Some(times) = self.times.lock().get_mut(handle) {
+            times.end();
+        }
         if !std::mem::take(&mut entry.reclaims) {
             entry.phase = Phase::Held;
         }
@@ -88,8 +95,16 @@ impl Delegations {
         let lost: Vec<_> = lost.map(|(handle, _)| *handle).collect();
         for handle in &lost {
             table.lose(handle, !reopened.contains(handle));
+            self.end_lost(handle);
         }
         drop(table);
         self.signal.raise();
+    }
+
+    /// Keeps no times of further changes of a file whose delegation is lost.
+    fn end_lost(&self, handle: &Handle) {
+        if let Some(times) = self.times.lock().get_mut(handle) {
+            times.end();
+        }
     }
 }

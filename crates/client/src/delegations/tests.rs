@@ -34,7 +34,17 @@ fn grant(table: &Delegations, number: usize, kind: Kind, now: Duration) -> Optio
     let (handle, stateid) = (handle(number), stateid(number));
     let (caller, limit) = (user(1), (kind == Kind::Write).then_some(SpaceLimit::Size(1 << 20)));
     let change = Some(7);
-    let grant = Grant { handle, kind, stateid, caller, mode, preserves_unlinked: true, limit, change };
+    let grant = Grant {
+        handle,
+        kind,
+        stateid,
+        caller,
+        mode,
+        preserves_unlinked: true,
+        limit,
+        change,
+        modified: None,
+    };
     table.granted(grant, now)
 }
 
@@ -53,7 +63,7 @@ fn a_later_reply_may_change_the_kind_of_a_delegation() {
         let stateid = Stateid { seqid, ..stateid(1) };
         let limit = (kind == Kind::Write).then_some(SpaceLimit::Size(9));
         let (handle, caller, mode, change) = (handle(1), user(1), OpenMode::BOTH, Some(8));
-        Grant { handle, kind, stateid, caller, mode, preserves_unlinked: true, limit, change }
+        Grant { handle, kind, stateid, caller, mode, preserves_unlinked: true, limit, change, modified: None }
     };
     let before = table.held(&handle(1), START).unwrap();
     let id = table.granted(changed(2, Kind::Write), START);
@@ -174,6 +184,7 @@ fn a_second_delegation_of_a_file_is_not_kept() {
     let first = table.held(&handle(1), START).unwrap().id;
     assert_eq!(grant(&table, 1, Kind::Read, START), Some(first), "the same one again");
     let other = Grant {
+        modified: None,
         handle: handle(1),
         kind: Kind::Write,
         stateid: stateid(7),
@@ -241,8 +252,13 @@ fn local_opens_take_the_stateid_of_a_reclaimed_delegation() {
     let claims = table.begin_reclaim();
     assert_eq!(claims, HashMap::from([(handle(1), Kind::Read), (handle(2), Kind::Write)]));
     assert_eq!(table.held(&handle(1), START), None);
-    let granted =
-        |number| Granted { kind: Kind::Read, stateid: stateid(number), is_recalled: false, limit: None };
+    let granted = |number| Granted {
+        kind: Kind::Read,
+        stateid: stateid(number),
+        is_recalled: false,
+        limit: None,
+        keeps_times: false,
+    };
     assert!(!table.reclaimed(&handle(2), &granted(12), Some(1)), "it was one for writing");
     assert!(table.reclaimed(&handle(1), &granted(11), Some(1)));
     table.end_reclaim(&HashSet::new());

@@ -7,6 +7,7 @@ use protocol::nfs4::ops::open::SpaceLimit;
 use protocol::nfs4::types::{Handle, Stateid};
 use serde::{Deserialize, Serialize};
 
+use crate::attributes::Timestamp;
 use crate::config::Caller;
 use crate::locks::LockKind;
 use crate::opens::{OpenFile, OpenMode};
@@ -65,6 +66,8 @@ pub(crate) struct Grant {
     pub(crate) limit: Option<SpaceLimit>,
     /// The file's change attribute at the grant.
     pub(crate) change: Option<u64>,
+    /// The time of the file's last change at the grant, if this client keeps the time of further changes (RFC 9754 §5).
+    pub(crate) modified: Option<Timestamp>,
 }
 
 /// A delegation in a reply, without the file.
@@ -76,6 +79,8 @@ pub(crate) struct Granted {
     pub(crate) is_recalled: bool,
     /// As [`Grant::limit`].
     pub(crate) limit: Option<SpaceLimit>,
+    /// Whether the client keeps the file's times (RFC 9754 §5).
+    pub(crate) keeps_times: bool,
 }
 
 /// A delegation that is held.

@@ -38,6 +38,8 @@ pub use error::CallError;
 use round_trips::RoundTrips;
 pub use timer::Sleep;
 use traffic::{CallTimes, TrafficTable};
+
+use crate::attributes::Timestamp;
 pub use traffic::{Label, Traffic};
 
 /// Maximum number of connections of one client.
@@ -51,6 +53,11 @@ pub const CALLBACKS_MAX: usize = 1024;
 pub trait Clock: Send + Sync {
     /// Returns the time since any fixed start. It never goes backwards.
     fn now(&self) -> Duration;
+
+    /// Returns the time of day, for times of files; `None` if it is unknown: then the server alone gives files their times.
+    fn time_of_day(&self) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// A record as a list of consecutive parts, without record mark. Large payloads are parts of their own and are not copied.
@@ -274,6 +281,12 @@ impl Engine {
     #[must_use]
     pub fn now(&self) -> Duration {
         self.clock.now()
+    }
+
+    /// Returns the time of day, if it is known.
+    #[must_use]
+    pub fn time_of_day(&self) -> Option<Timestamp> {
+        self.clock.time_of_day()
     }
 
     /// Returns the number of calls that wait for a connection or a reply.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use protocol::nfs4::attributes::{Attributes, FileAttributes, number};
+use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes, number};
 use protocol::nfs4::callback::recall::{CbGetAttrArgs, CbRecallAnyArgs, recallable};
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
@@ -19,24 +19,29 @@ use protocol::nfs4::ops::lock::LockOutcome;
 use protocol::nfs4::ops::open::{
     DelegationWant, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
 };
+use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
-use protocol::nfs4::types::{Handle, Stateid, Status};
+use protocol::nfs4::types::{Handle, Stateid, Status, Time};
 
 use super::Nfs4;
+use super::getattr::{get_attributes, get_change, take_attributes, take_change};
 use super::locking::Locking;
+use super::open_args::Wanted;
 use super::ops::lock_type;
 use super::owned::Opening;
 use super::statuses::{Recovery, recovery};
-use super::wire::put;
+use super::wire::{Results, put};
+use crate::attributes::{Before, Changed, Timestamp};
 use crate::config::Caller;
-use crate::delegations::{Closing, Grant, Granted, Held, Kind, Verdict};
+use crate::delegations::{Closing, EndedTimes, Grant, Granted, Held, Kind, Verdict};
 use crate::error::OpError;
 use crate::locks::{HeldRange, LocalLock, LockConflict, LockKind, LockOwner, LockRange, LockerUse};
 use crate::opens::{NewOpen, OpenFile, OpenMode};
 use crate::results::{FileHandle, Object, OpenState};
 
-/// Operations of the compound that returns a delegation, beside the CLOSEs: SEQUENCE, PUTFH and DELEGRETURN.
-const RETURN_OPERATIONS: usize = 3;
+/// Operations of the compound that returns a delegation, beside the CLOSEs: SEQUENCE, PUTFH, GETATTR, SETATTR, GETATTR and
+/// DELEGRETURN.
+const RETURN_OPERATIONS: usize = 6;
 /// Delegations that are returned at a time.
 const RETURNS_MAX: usize = 64;
 /// The pause before a task that waits for a return looks whether the client was closed; closing ends it.
@@ -46,26 +51,48 @@ const ENDED_PAUSE: Duration = Duration::from_secs(60);
 pub(super) fn granted(delegation: &OpenDelegation) -> Option<Granted> {
     match delegation {
         OpenDelegation::None | OpenDelegation::NoneExt(_) => None,
-        OpenDelegation::Read(read) | OpenDelegation::ReadAttributes(read) => {
-            Some(Granted { kind: Kind::Read, stateid: read.stateid, is_recalled: read.recall, limit: None })
-        }
+        OpenDelegation::Read(read) | OpenDelegation::ReadAttributes(read) => Some(Granted {
+            kind: Kind::Read,
+            stateid: read.stateid,
+            is_recalled: read.recall,
+            limit: None,
+            keeps_times: false,
+        }),
         OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) => Some(Granted {
             kind: Kind::Write,
             stateid: write.stateid,
             is_recalled: write.recall,
             limit: Some(write.space_limit),
+            keeps_times: matches!(delegation, OpenDelegation::WriteAttributes(_)),
         }),
     }
+}
+
+/// SETATTR of the time of the last change that a program has made under a delegation (RFC 9754 §5).
+fn set_modified(times: &EndedTimes) -> Op {
+    let Timestamp { seconds, nanoseconds } = times.modified;
+    let time_deleg_modify = Some(Time { seconds, nanoseconds });
+    let set = SetAttributes { time_deleg_modify, ..SetAttributes::default() };
+    Op::SetAttr(SetAttrArgs { stateid: times.stateid, attributes: set.to_file_attributes() })
+}
+
+/// Takes the results of PUTFH, [`get_change`], [`set_modified`] and [`get_attributes`].
+fn take_modified(results: &mut Results) -> Result<Changed, OpError> {
+    results.skip()?;
+    let before = take_change(results)?.map(Before::Change);
+    results.skip()?;
+    let after = Some(take_attributes(results)?);
+    Ok(Changed { before, after, ..Changed::default() })
 }
 
 /// Opens and closes.
 impl Nfs4 {
     /// Returns the delegation that an OPEN asks for.
-    pub(super) fn wanted_delegation(&self, mode: OpenMode) -> DelegationWant {
+    pub(super) fn wanted_delegation(&self, mode: OpenMode) -> Wanted {
         match mode.write {
-            _ if !self.uses_delegations() => DelegationWant::NO_DELEG,
-            true => DelegationWant::WRITE_DELEG,
-            false => DelegationWant::READ_DELEG,
+            _ if !self.uses_delegations() => Wanted::NONE,
+            true => Wanted { delegation: DelegationWant::WRITE_DELEG, times: self.delegates_times() },
+            false => Wanted { delegation: DelegationWant::READ_DELEG, times: false },
         }
     }
 
@@ -82,14 +109,17 @@ impl Nfs4 {
         opened: &OpenOk,
     ) -> Option<u64> {
         let handle = object.handle;
-        let Some(Granted { kind, stateid, is_recalled, limit }) = granted(&opened.delegation) else {
+        let Some(Granted { kind, stateid, is_recalled, limit, keeps_times }) = granted(&opened.delegation)
+        else {
             self.delegations.permit(&handle, caller, mode);
             return None;
         };
         if self.uses_delegations() {
             let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
             let (caller, change) = (caller.clone(), object.attributes.change);
-            let grant = Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change };
+            let modified = keeps_times.then_some(object.attributes.mtime);
+            let grant =
+                Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change, modified };
             let id = self.delegations.granted(grant, self.engine.now());
             if is_recalled {
                 self.delegations.recall(&handle, &stateid);
@@ -167,7 +197,7 @@ impl Nfs4 {
             let held = self.delegations.stateid(&file.handle);
             let claim = held.map_or(OpenClaim::Fh, OpenClaim::DelegateCurFh);
             let (at, mode, how) = (file.handle, file.mode, OpenHow::NoCreate);
-            let opening = Opening { at, mode, how, claim, want: DelegationWant::NO_DELEG };
+            let opening = Opening { at, mode, how, claim, want: Wanted::NONE };
             match self.open_in(&session, &file.caller, &mut owner, &opening).await {
                 Ok(Ok((opened, _))) => {
                     file.reclaimed(opened.stateid);
@@ -400,35 +430,69 @@ impl Nfs4 {
         }
     }
 
+    /// Gives the delegation of a file and its parked opens back, in one compound as far as they fit.
     async fn send_return(&self, handle: Handle) {
-        if let Some(ending) = self.delegations.ending(&handle) {
-            let give_back = ending.stateid.map(|stateid| Op::DelegReturn(DelegReturnArgs { stateid }));
-            let close = |file: &Arc<OpenFile>| {
-                Some(Op::Close(CloseArgs { seqid: 0, open_stateid: file.stateid().ok()? }))
-            };
-            // The remaining opens are closed one by one afterwards.
-            let room = self.session().await.map_or(0, |session| session.limits.operations as usize);
-            let together = ending.parked.len().min(room.saturating_sub(RETURN_OPERATIONS));
-            let closes = ending.parked[..together].iter().filter_map(close);
-            let ops: Vec<Op> = [put(handle)].into_iter().chain(give_back).chain(closes).collect();
-            let outcome = match ops.len() {
-                1 => Ok(Status::OK),
-                _ => self.change(&ending.caller, &ops).await.map(|results| results.status()),
-            };
-            if let (Ok(Status::ADMIN_REVOKED | Status::DELEG_REVOKED | Status::EXPIRED), Some(stateid)) =
-                (&outcome, ending.stateid)
-            {
-                self.free(&ending.caller, stateid).await;
+        let times = self.delegations.end_times(&handle);
+        let Some(ending) = self.delegations.ending(&handle) else { return };
+        let give_back = ending.stateid.map(|stateid| Op::DelegReturn(DelegReturnArgs { stateid }));
+        let close = |file: &Arc<OpenFile>| {
+            Some(Op::Close(CloseArgs { seqid: 0, open_stateid: file.stateid().ok()? }))
+        };
+        // The remaining opens are closed one by one afterwards.
+        let room = self.session().await.map_or(0, |session| session.limits.operations as usize);
+        let together = ending.parked.len().min(room.saturating_sub(RETURN_OPERATIONS));
+        let closes = ending.parked[..together].iter().filter_map(close);
+        let ops: Vec<Op> = give_back.into_iter().chain(closes).collect();
+        let outcome = match ops.is_empty() {
+            true => Ok(Status::OK),
+            false => self.return_with_times(&ending.caller, handle, times, ops).await,
+        };
+        if let (Ok(Status::ADMIN_REVOKED | Status::DELEG_REVOKED | Status::EXPIRED), Some(stateid)) =
+            (&outcome, ending.stateid)
+        {
+            self.free(&ending.caller, stateid).await;
+        }
+        for (number, file) in ending.parked.into_iter().enumerate() {
+            if outcome != Ok(Status::OK) || number >= together {
+                // The delegation is gone for the server, or the session was lost meanwhile.
+                let _ = self.close_open(&file.caller, handle, &file).await;
             }
-            for (number, file) in ending.parked.into_iter().enumerate() {
-                if outcome != Ok(Status::OK) || number >= together {
-                    // The delegation is gone for the server, or the session was lost meanwhile.
-                    let _ = self.close_open(&file.caller, handle, &file).await;
+            file.note_closed();
+            self.opens.remove(&file);
+        }
+    }
+
+    /// Sends the operations that end a delegation. Before them, the server gets the time of the last change by a program: RFC 9754
+    /// §5 allows that "in the same compound, as an operation before the DELEGRETURN". If it refuses, the file keeps the time at
+    /// which it got the data.
+    async fn return_with_times(
+        &self,
+        caller: &Caller,
+        handle: Handle,
+        times: Option<EndedTimes>,
+        ends: Vec<Op>,
+    ) -> Result<Status, OpError> {
+        if let Some(times) = times {
+            let caches = self.delegations.caches().into_iter();
+            let changes: Vec<_> = caches.filter_map(|cache| cache.start_change(&handle)).collect();
+            let timed = [put(handle), get_change(), set_modified(&times), get_attributes()];
+            let returned = self.change(caller, &timed.iter().chain(&ends).cloned().collect::<Vec<_>>()).await;
+            let (outcome, ended) = match returned {
+                // DELEGRETURN was executed.
+                Ok(mut results) if results.len() > timed.len() => {
+                    let status = results.status();
+                    (take_modified(&mut results), Some(Ok(status)))
                 }
-                file.note_closed();
-                self.opens.remove(&file);
+                Ok(results) => (Err(OpError::Status(results.status())), None),
+                Err(error) => (Err(error.clone()), Some(Err(error))),
+            };
+            changes.into_iter().for_each(|end| end(outcome.clone()));
+            if let Some(ended) = ended {
+                return ended;
             }
         }
+        let ops: Vec<Op> = [put(handle)].into_iter().chain(ends).collect();
+        self.change(caller, &ops).await.map(|results| results.status())
     }
 
     /// Answers CB_GETATTR (RFC 8881 §10.4.3): a change attribute other than that of the grant says that this client has data that
@@ -442,9 +506,13 @@ impl Nfs4 {
         let cached = caches.iter().find_map(|cache| cache.cached(&args.handle)).ok_or(Status::BADHANDLE)?;
         let change = granted.wrapping_add(u64::from(cached.is_modified));
         let asked = |attribute| args.attributes.has(attribute);
+        let time = |Timestamp { seconds, nanoseconds }| Time { seconds, nanoseconds };
+        let (accessed, modified) = (time(cached.accessed), time(cached.modified));
         let attributes = Attributes {
             change: asked(number::CHANGE).then_some(change),
             size: asked(number::SIZE).then_some(cached.size),
+            time_deleg_access: asked(number::TIME_DELEG_ACCESS).then_some(accessed),
+            time_deleg_modify: asked(number::TIME_DELEG_MODIFY).then_some(modified),
             ..Attributes::default()
         };
         Ok(attributes.to_file_attributes())

@@ -60,6 +60,8 @@ pub(crate) struct Nfs4 {
     lease: Mutex<Duration>,
     pub(super) opens: OpenFiles,
     is_taking_over: AtomicBool,
+    /// Whether the server lets the holder of a delegation keep the file's times (RFC 9754 §5).
+    delegates_times: AtomicBool,
     pub(super) locks: Arc<Locks>,
     pub(crate) delegations: Delegations,
     pub(super) background: Arc<Abandoned>,
@@ -127,6 +129,7 @@ impl Nfs4 {
             connections,
             current,
             lease,
+            delegates_times: AtomicBool::new(false),
             is_taking_over: AtomicBool::new(is_taking_over),
             opens: OpenFiles::new(minor_version == 0),
             locks: Locks::new(minor_version == 0),
@@ -144,6 +147,16 @@ impl Nfs4 {
         if let SessionState::Ready(session) = &self.current.lock().state {
             session.wake_keeper();
         }
+    }
+
+    /// Sets whether the server lets the holder of a delegation keep the file's times.
+    pub(super) fn set_delegates_times(&self, delegates: bool) {
+        self.delegates_times.store(delegates, Ordering::Relaxed);
+    }
+
+    /// Returns whether the times of delegated files are kept, which takes a clock.
+    pub(super) fn delegates_times(&self) -> bool {
+        self.delegates_times.load(Ordering::Relaxed) && self.engine.time_of_day().is_some()
     }
 
     /// Returns the time without a request after which the lease is renewed.
@@ -572,6 +585,8 @@ impl CallbackHandler for Callbacks<'_> {
             // The other process still has the delegation, and returns it before this one gets its state.
             CbOp::Recall(_) if self.nfs4.is_taking_over() => CbOpResult::Recall(Err(Status::DELAY).into()),
             CbOp::GetAttr(_) if self.nfs4.is_taking_over() => CbOpResult::GetAttr(Err(Status::DELAY).into()),
+            // §20.2.3: with `truncate` the client "is freed of the obligation to propagate modified data". It does so nevertheless:
+            // if the truncation fails, or the server stops before, they would be lost without an error.
             CbOp::Recall(args) => {
                 let is_known = self.nfs4.delegations.recall(&args.handle, &args.stateid);
                 let outcome = if is_known { Ok(()) } else { Err(Status::BAD_STATEID) };

@@ -7,12 +7,29 @@ use xdr::Opaque;
 use crate::delegations::Kind;
 use crate::opens::OpenMode;
 
+/// The delegation that an OPEN asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) delegation: DelegationWant,
+    /// Whether the client would keep the file's times (RFC 9754 §5). The server must have announced that it knows this.
+    pub(super) times: bool,
+}
+
+impl Wanted {
+    /// No delegation.
+    pub(super) const NONE: Self = Self { delegation: DelegationWant::NO_DELEG, times: false };
+}
+
 /// Returns the share access of a mode, with the wanted delegation. Version 4.0 has no flag for this.
-pub(super) fn share_access(mode: OpenMode, minor_version: u32, want: DelegationWant) -> ShareAccess {
+pub(super) fn share_access(mode: OpenMode, minor_version: u32, want: Wanted) -> ShareAccess {
     let mut access = ShareAccess::empty();
     access.set(ShareAccess::READ, mode.read || !mode.write);
     access.set(ShareAccess::WRITE, mode.write);
-    if minor_version == 0 { access } else { access.with_want(want) }
+    if minor_version == 0 {
+        return access;
+    }
+    access.set(ShareAccess::WANT_DELEG_TIMESTAMPS, want.times);
+    access.with_want(want.delegation)
 }
 
 /// Returns the owner of an open with this number.

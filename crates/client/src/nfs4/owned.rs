@@ -6,15 +6,13 @@
 use std::sync::Arc;
 
 use protocol::nfs4::compound::Op;
-use protocol::nfs4::ops::open::{
-    DelegationWant, OpenArgs, OpenClaim, OpenHow, OpenOk, OpenResultFlags, ShareDeny,
-};
+use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow, OpenOk, OpenResultFlags, ShareDeny};
 use protocol::nfs4::ops::open_state::OpenConfirmArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use super::Nfs4;
 use super::getattr::{get_attributes, take_object};
-use super::open_args::{open_owner, share_access};
+use super::open_args::{Wanted, open_owner, share_access};
 use super::session::{DELAY_FIRST, DELAY_MAX, GRACE_PAUSE, Session, Unexecuted};
 use super::wire::{Results, put, take};
 use crate::config::Caller;
@@ -33,7 +31,7 @@ pub(super) struct Opening {
     pub(super) mode: OpenMode,
     pub(super) how: OpenHow,
     pub(super) claim: OpenClaim,
-    pub(super) want: DelegationWant,
+    pub(super) want: Wanted,
 }
 
 /// Returns whether an operation has the seqid of an owner.

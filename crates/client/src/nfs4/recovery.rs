@@ -5,13 +5,14 @@ use std::sync::Arc;
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::delegation::DelegReturnArgs;
-use protocol::nfs4::ops::open::{DelegationWant, OpenClaim, OpenHow};
+use protocol::nfs4::ops::open::{DelegationType, OpenClaim, OpenHow};
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use super::Nfs4;
 use super::delegations::granted;
 use super::keeper::Reopening;
+use super::open_args::Wanted;
 use super::owned::Opening;
 use super::session::{Session, Unexecuted};
 use super::wire::{Results, put};
@@ -32,7 +33,7 @@ impl Nfs4 {
         owner: &mut Owner,
         reopening: Reopening,
     ) -> Result<bool, OpError> {
-        let Some(opening) = opening(session, file, reopening) else {
+        let Some(opening) = opening(session, file, reopening, self.delegates_times()) else {
             file.lose(Status::STALE);
             return Ok(false);
         };
@@ -125,7 +126,12 @@ impl Nfs4 {
 
 /// Returns the OPEN for opening a file again. In 4.0 there is no CLAIM_FH: outside the grace period a file is opened by the name
 /// that it had; `None` if there is no name.
-fn opening(session: &Session, file: &OpenFile, reopening: Reopening) -> Option<Opening> {
+fn opening(
+    session: &Session,
+    file: &OpenFile,
+    reopening: Reopening,
+    delegates_times: bool,
+) -> Option<Opening> {
     let (at, claim) = match reopening {
         Reopening::Reclaim(delegation) => (file.handle, OpenClaim::Previous(delegation)),
         Reopening::Anew if session.minor_version > 0 => (file.handle, OpenClaim::Fh),
@@ -134,7 +140,9 @@ fn opening(session: &Session, file: &OpenFile, reopening: Reopening) -> Option<O
             (directory, OpenClaim::Null(name))
         }
     };
-    Some(Opening { at, mode: file.mode, how: OpenHow::NoCreate, claim, want: DelegationWant::NO_DELEG })
+    let times = delegates_times && reopening == Reopening::Reclaim(DelegationType::WRITE);
+    let want = Wanted { times, ..Wanted::NONE };
+    Some(Opening { at, mode: file.mode, how: OpenHow::NoCreate, claim, want })
 }
 
 /// Executes a compound in this session only.

@@ -10,6 +10,7 @@ use client::attributes::{SetAttributes, SetTime, Timestamp};
 use client::config::Version;
 use client::errno::Errno;
 use client::error::OpError;
+use client::fs::inode::OpenFlags;
 use client::fs::{File, FileSystem, OpenOptions};
 use client::many::{NewFile, ReadFile};
 use client::results::{Creation, FileHandle, NewObject, OpenMode, Stability};
@@ -318,4 +319,27 @@ fn files_that_a_dropped_call_has_opened_are_closed() {
     peer.release(&world);
     world.pass(Duration::from_secs(1));
     assert_eq!(world.server().counts().opens, 0);
+}
+
+#[test]
+fn a_file_is_opened_by_a_name_that_it_still_has() {
+    let world = World::new();
+    let (fs, _) = world.mounted(Version::V40);
+    let file = open(&world, &fs, b"one");
+    write(&world, &file, b"text");
+    world.run(file.close()).unwrap();
+    world.run(fs.link(b"one", b"two")).unwrap();
+    world.run(fs.unlink(b"two")).unwrap();
+    let root_directory = fs.mounted().root();
+    let (inode, _) = world.run(root_directory.lookup(&root(), b"one")).unwrap();
+    world.run(world.run(inode.open(&root(), OpenFlags::READ)).unwrap().release()).unwrap();
+    if !crate::CACHES {
+        // The kernel then looks up the new name first.
+        return;
+    }
+    // As the kernel does after a rename: without another lookup.
+    world.run(root_directory.rename(&root(), b"one", &root_directory, b"three")).unwrap();
+    let file = world.run(inode.open(&root(), OpenFlags::READ)).unwrap();
+    assert_eq!(world.run(file.read(0, 10)).unwrap().concat(), b"text");
+    world.run(file.release()).unwrap();
 }

@@ -17,8 +17,8 @@ use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPol
 use client::fs::FileSystem;
 use client::url::{LocalLock, Transport};
 use futures_util::task::noop_waker_ref;
-use protocol::nfs4::compound::CompoundArgs;
-use protocol::nfs4::types::OpNum;
+use protocol::nfs4::compound::{CompoundArgs, Op};
+use protocol::nfs4::types::{OpNum, Stateid};
 use rpc::auth::{AuthSys, GroupList};
 use rpc::message::{CallHeader, MessageType, peek};
 use server::{
@@ -50,6 +50,11 @@ impl Clock for ManualClock {
     fn now(&self) -> Duration {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
+
+    fn time_of_day(&self) -> Option<client::attributes::Timestamp> {
+        let Timestamp { seconds, nanoseconds } = now_of(self.now()).wall;
+        Some(client::attributes::Timestamp { seconds, nanoseconds })
+    }
 }
 
 type Task<T = ()> = Pin<Box<dyn Future<Output = T>>>;
@@ -80,6 +85,8 @@ pub(crate) struct Peer {
     is_cut: Cell<bool>,
     /// Compounds that reached the server.
     pub(crate) compounds: RefCell<Vec<Vec<OpNum>>>,
+    /// The stateids of their SETATTRs.
+    pub(crate) setattr_stateids: RefCell<Vec<Stateid>>,
     judge: RefCell<Judge>,
     /// Calls of other programs that reached the server, with their procedures.
     pub(crate) calls: RefCell<Vec<(u32, u32)>>,
@@ -148,6 +155,7 @@ impl World {
             paths: RefCell::default(),
             is_cut: Cell::new(false),
             compounds: RefCell::default(),
+            setattr_stateids: RefCell::default(),
             judge: RefCell::new(Box::new(|_| Fate::Serve)),
             calls: RefCell::default(),
             call_judge: RefCell::new(Box::new(|_| Fate::Serve)),
@@ -424,8 +432,13 @@ impl Peer {
             return Fate::Serve;
         }
         let compound = CompoundArgs::decode(&mut reader).expect("a compound");
-        let ops: Vec<OpNum> = compound.ops.iter().map(protocol::nfs4::compound::Op::opnum).collect();
+        let ops: Vec<OpNum> = compound.ops.iter().map(Op::opnum).collect();
         let fate = (self.judge.borrow_mut())(&ops);
+        let stateids = compound.ops.iter().filter_map(|op| match op {
+            Op::SetAttr(args) => Some(args.stateid),
+            _ => None,
+        });
+        self.setattr_stateids.borrow_mut().extend(stateids);
         self.compounds.borrow_mut().push(ops);
         fate
     }

@@ -70,7 +70,7 @@ fn a_lock_keeps_the_data_unless_another_client_has_changed_them() {
 #[test]
 fn stat_shows_the_size_and_the_time_of_data_that_were_written_behind() {
     let world = World::new();
-    let (fs, peer) = world.mounted(Version::V42);
+    let (fs, peer) = world.mounted_undelegated(Version::V42);
     let file = open(&world, &fs);
     let before = file.opened_attributes().mtime;
     world.pass(std::time::Duration::from_secs(100));

@@ -4,6 +4,7 @@
 mod attributes;
 mod caching;
 mod delegated_locks;
+mod delegated_times;
 #[path = "../nfs4/locks.rs"]
 mod locks;
 #[path = "../nfs4/log.rs"]

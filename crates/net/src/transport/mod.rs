@@ -5,8 +5,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use client::attributes::Timestamp;
 use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -42,6 +43,11 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> Duration {
         self.0.elapsed()
+    }
+
+    fn time_of_day(&self) -> Option<Timestamp> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        Some(Timestamp { seconds: i64::try_from(since.as_secs()).ok()?, nanoseconds: since.subsec_nanos() })
     }
 }
 

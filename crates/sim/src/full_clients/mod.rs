@@ -8,6 +8,7 @@
 pub mod altered;
 mod cached;
 mod data;
+mod directory;
 mod host;
 mod link;
 mod model;
@@ -35,6 +36,7 @@ use vfs::{Backend, Context, Create, CreateMode, Credentials, SetAttributes, Stab
 use crate::backend::Clock;
 use crate::rng::Rng;
 use crate::scenario::Report;
+use directory::Directory;
 use host::Programs;
 use model::{Model, Presence, SharedModel};
 use program::{Program, caller};
@@ -186,13 +188,13 @@ async fn run_machine(
             let (id, rng) = ((host, boot, number), Rng::new(rng.next_u64()));
             let program = Program::new(id, client.clone(), root.handle, rng, Rc::clone(&model));
             let own = (host * PROGRAMS + number).saturating_sub(PROGRAMS);
-            match &fs {
-                // Operations on names by handles do not end delegations.
-                Some(_) if number < PROGRAMS => {}
-                Some(fs) => running.push(Box::pin(cached::run(program, fs.clone(), own, CACHED_ROUNDS))),
-                None if number < PROGRAMS => running.push(Box::pin(names::run(program, NAME_STEPS))),
-                None => running.push(Box::pin(data::run(program, own, DATA_ROUNDS))),
-            }
+            let directory =
+                Directory { client: client.clone(), caller: caller(), handle: root.handle, fs: fs.clone() };
+            running.push(match &fs {
+                _ if number < PROGRAMS => Box::pin(names::run(program, directory, NAME_STEPS)),
+                Some(fs) => Box::pin(cached::run(program, fs.clone(), own, CACHED_ROUNDS)),
+                None => Box::pin(data::run(program, own, DATA_ROUNDS)),
+            });
         }
         drop(fs);
         model.borrow_mut().doing.remove(&(host, boot, usize::MAX));

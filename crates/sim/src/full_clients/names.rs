@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use client::attributes::{FileKind, SetAttributes};
+use client::attributes::{FileKind, SetAttributes, Timestamp};
 use client::error::OpError;
-use client::results::{Creation, FileHandle, NewObject, OpenMode, OpenState};
+use client::results::{Creation, FileHandle, NewObject};
 use protocol::nfs4::types::Status;
 
+use super::directory::Directory;
 use super::model::Presence;
 use super::program::Program;
-
-/// Bytes of a part of a listing: few entries, so that listings take several requests.
-const LISTING_BYTES: u32 = 1024;
 
 /// Objects that the program has created.
 #[derive(Debug, Clone, Copy)]
@@ -20,10 +18,14 @@ struct Own {
     kind: FileKind,
     handle: FileHandle,
     mode: u32,
+    /// The mode at the creation, which gives the content.
+    first_mode: u32,
+    /// The time of the last change that was seen.
+    mtime: Timestamp,
 }
 
-#[derive(Default)]
 struct Names {
+    directory: Directory,
     present: BTreeMap<String, Own>,
     absent: Vec<String>,
 }
@@ -32,8 +34,8 @@ struct Names {
 ///
 /// # Errors
 /// A result that cannot be.
-pub(super) async fn run(mut program: Program, steps: u32) -> Result<(), String> {
-    let mut names = Names::default();
+pub(super) async fn run(mut program: Program, directory: Directory, steps: u32) -> Result<(), String> {
+    let mut names = Names { directory, present: BTreeMap::new(), absent: Vec::new() };
     for _ in 0..steps {
         program.pause(4_000).await;
         match program.rng.below(100) {
@@ -43,7 +45,7 @@ pub(super) async fn run(mut program: Program, steps: u32) -> Result<(), String> 
             55..68 => rename(&mut program, &mut names).await?,
             68..76 => link(&mut program, &mut names).await?,
             76..84 => set_mode(&mut program, &mut names).await?,
-            84..94 => look_up(&mut program, &names).await?,
+            84..94 => look_up(&mut program, &mut names).await?,
             _ => list(&mut program, &names).await?,
         }
     }
@@ -97,14 +99,11 @@ async fn create_file(program: &mut Program, names: &mut Names) -> Result<(), Str
         false => Creation::IfMissing,
     };
     let set = SetAttributes::with_mode(mode);
-    let (client, caller) = (program.client.clone(), program.caller.clone());
-    let opened =
-        client.open(&caller, program.directory, name.as_bytes(), OpenMode::BOTH, creation, &set).await;
-    let opened = program.must(&note, opened)?;
+    let created = names.directory.create_file(&name, creation, &set, Bytes::from(content(mode))).await;
+    let handle = program.must(&note, created)?;
     program.checked();
-    let closed = client.close_file(&caller, opened.object.handle, &opened.state).await;
-    program.must(&format!("close {name}"), closed)?;
-    names.add(program, &name, Own { kind: FileKind::Regular, handle: opened.object.handle, mode });
+    let own = Own { kind: FileKind::Regular, handle, mode, first_mode: mode, mtime: Timestamp::default() };
+    names.add(program, &name, own);
     Ok(())
 }
 
@@ -119,14 +118,14 @@ async fn create_object(program: &mut Program, names: &mut Names) -> Result<(), S
     };
     let mode = 0o700;
     let set = SetAttributes::with_mode(mode);
-    let (client, caller) = (program.client.clone(), program.caller.clone());
-    let created = client.create_object(&caller, program.directory, name.as_bytes(), &new, &set).await;
-    let (object, _) = program.must(&note, created)?;
+    let created = names.directory.create_object(&name, &new, &set).await;
+    let object = program.must(&note, created)?;
     if object.attributes.kind != kind {
         return Err(program.wrong(&note, &object));
     }
     program.made_once(note);
-    names.add(program, &name, Own { kind, handle: object.handle, mode });
+    let own = Own { kind, handle: object.handle, mode, first_mode: mode, mtime: Timestamp::default() };
+    names.add(program, &name, own);
     Ok(())
 }
 
@@ -134,11 +133,7 @@ async fn remove(program: &mut Program, names: &mut Names) -> Result<(), String> 
     let Some((name, own)) = names.pick(program, |_| true) else { return Ok(()) };
     let note = format!("remove {name}");
     program.begin_change(&note, &[&name]);
-    let (client, caller, directory) = (program.client.clone(), program.caller.clone(), program.directory);
-    let removed = match own.kind {
-        FileKind::Directory => client.remove_directory(&caller, directory, name.as_bytes()).await,
-        _ => client.remove_file(&caller, directory, name.as_bytes()).await,
-    };
+    let removed = names.directory.remove(&name, own.kind == FileKind::Directory).await;
     program.must(&note, removed)?;
     program.made_once(note);
     names.drop(program, &name);
@@ -155,8 +150,7 @@ async fn rename(program: &mut Program, names: &mut Names) -> Result<(), String> 
     let to = replaced.map_or_else(|| program.new_name(), |(name, _)| name);
     let note = format!("rename {from} to {to}");
     program.begin_change(&note, &[&from, &to]);
-    let (client, caller, directory) = (program.client.clone(), program.caller.clone(), program.directory);
-    let renamed = client.rename(&caller, (directory, from.as_bytes()), (directory, to.as_bytes())).await;
+    let renamed = names.directory.rename(&from, &to).await;
     program.must(&note, renamed)?;
     program.made_once(note);
     names.drop(program, &from);
@@ -165,12 +159,11 @@ async fn rename(program: &mut Program, names: &mut Names) -> Result<(), String> 
 }
 
 async fn link(program: &mut Program, names: &mut Names) -> Result<(), String> {
-    let Some((_, own)) = names.pick(program, |own| own.kind == FileKind::Regular) else { return Ok(()) };
+    let Some((from, own)) = names.pick(program, |own| own.kind == FileKind::Regular) else { return Ok(()) };
     let name = program.new_name();
     let note = format!("link {name}");
     program.begin_change(&note, &[&name]);
-    let (client, caller) = (program.client.clone(), program.caller.clone());
-    let linked = client.link(&caller, own.handle, program.directory, name.as_bytes()).await;
+    let linked = names.directory.link((&from, own.handle), &name).await;
     program.must(&note, linked)?;
     program.made_once(note);
     names.add(program, &name, own);
@@ -181,9 +174,8 @@ async fn set_mode(program: &mut Program, names: &mut Names) -> Result<(), String
     let Some((name, own)) = names.pick(program, |own| own.kind != FileKind::Symlink) else { return Ok(()) };
     program.begin(format!("set mode of {name}"));
     let mode = 0o400 + program.rng.below(0o400) as u32;
-    let (client, caller) = (program.client.clone(), program.caller.clone());
-    let (state, set) = (OpenState::default(), SetAttributes::with_mode(mode));
-    let changed = client.set_attributes(&caller, own.handle, &state, &set).await;
+    let set = SetAttributes::with_mode(mode);
+    let changed = names.directory.set_attributes((&name, own.handle), &set).await;
     let attributes = program.must("set mode", changed)?;
     if attributes.mode != mode {
         return Err(program.wrong(&format!("mode {mode:o} of {name}"), &attributes));
@@ -195,21 +187,30 @@ async fn set_mode(program: &mut Program, names: &mut Names) -> Result<(), String
     Ok(())
 }
 
-async fn look_up(program: &mut Program, names: &Names) -> Result<(), String> {
-    let (client, caller) = (program.client.clone(), program.caller.clone());
+async fn look_up(program: &mut Program, names: &mut Names) -> Result<(), String> {
     if let Some((name, own)) = names.pick(program, |_| true) {
         program.begin(format!("look up {name}"));
-        let found = client.lookup(&caller, program.directory, name.as_bytes()).await;
+        let found = names.directory.look_up(&name).await;
         let found = program.must(&format!("look up {name}"), found)?;
         let has_mode = found.attributes.mode == own.mode || own.kind == FileKind::Symlink;
         if (found.handle, found.attributes.kind) != (own.handle, own.kind) || !has_mode {
             return Err(program.wrong(&format!("look up {name}, which is {own:?}"), &found));
         }
+        // Nobody sets times, and all clocks agree.
+        if found.attributes.mtime < own.mtime {
+            return Err(program.wrong(&format!("{name} was changed at {:?}", own.mtime), &found));
+        }
+        for other in names.present.values_mut().filter(|other| other.handle == own.handle) {
+            other.mtime = found.attributes.mtime;
+        }
+        if own.kind == FileKind::Regular {
+            check_content(program, names, &name, &own).await?;
+        }
         program.checked();
     }
     if let Some(name) = names.absent.last().filter(|name| !names.present.contains_key(*name)) {
         program.begin(format!("look up {name}, which was removed"));
-        let found = client.lookup(&caller, program.directory, name.as_bytes()).await;
+        let found = names.directory.look_up(name).await;
         if found != Err(OpError::Status(Status::NOENT)) {
             return Err(program.wrong(&format!("look up {name}, which was removed"), &found));
         }
@@ -218,22 +219,30 @@ async fn look_up(program: &mut Program, names: &Names) -> Result<(), String> {
     Ok(())
 }
 
+async fn check_content(program: &Program, names: &Names, name: &str, own: &Own) -> Result<(), String> {
+    program.begin(format!("read {name}"));
+    let read = names.directory.read(name).await;
+    match program.must(&format!("read {name}"), read)? {
+        Some(read) if read != content(own.first_mode) => {
+            Err(program.wrong(&format!("content of {name}"), &String::from_utf8_lossy(&read)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the content of a file that was created with this mode.
+fn content(mode: u32) -> Vec<u8> {
+    format!("mode {mode:o}").into_bytes()
+}
+
 /// Lists the directory, in which others change names meanwhile: each own name occurs once.
 async fn list(program: &mut Program, names: &Names) -> Result<(), String> {
     program.begin("list".into());
-    let (client, caller) = (program.client.clone(), program.caller.clone());
-    let (mut position, mut seen) = ((0, [0; 8]), BTreeMap::<String, u32>::new());
     let plus = program.rng.chance(50);
-    loop {
-        let page = client.read_directory(&caller, program.directory, position, LISTING_BYTES, plus).await;
-        let page = program.must("list", page)?;
-        for entry in &page.entries {
-            *seen.entry(String::from_utf8_lossy(&entry.name).into_owned()).or_default() += 1;
-        }
-        if page.eof {
-            break;
-        }
-        position = (page.next_cookie, page.verifier);
+    let listed = program.must("list", names.directory.list(plus).await)?;
+    let mut seen = BTreeMap::<String, u32>::new();
+    for name in listed {
+        *seen.entry(String::from_utf8_lossy(&name).into_owned()).or_default() += 1;
     }
     for name in names.present.keys() {
         if seen.get(name) != Some(&1) {

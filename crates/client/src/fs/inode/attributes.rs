@@ -20,7 +20,7 @@ impl Inode {
     /// # Errors
     /// As fstat(2).
     pub async fn attributes(&self, caller: &Caller) -> Result<Attributes, OpError> {
-        self.send_data().await;
+        self.send_data_for_times().await;
         self.known_attributes(caller).await
     }
 
@@ -30,11 +30,20 @@ impl Inode {
         caller: &Caller,
         attributes: Attributes,
     ) -> Result<(Self, Attributes), OpError> {
-        if !self.send_data().await {
+        if !self.send_data_for_times().await {
             return Ok((self, attributes));
         }
         let attributes = self.known_attributes(caller).await?;
         Ok((self, attributes))
+    }
+
+    /// As [`Self::send_data`], unless this client knows the time of the last change.
+    async fn send_data_for_times(&self) -> bool {
+        let (client, handle) = (self.client(), self.handle());
+        if client.keeps_times(&handle) && client.kept_time(&handle).is_some() {
+            return false;
+        }
+        self.send_data().await
     }
 
     /// Returns the size for programs, without sending unwritten data.
@@ -66,13 +75,13 @@ impl Inode {
     }
 
     /// Returns how long the attributes that the client has may be used without asking the server. Copies of them must not be used
-    /// for longer. Zero if data are written behind, which will change them.
+    /// for longer. Zero if data are written behind which will change them: without a delegation, the server gives the file its time.
     #[must_use]
     pub fn attributes_usable_for(&self) -> Duration {
         let now = self.mount.now();
         let held = self.client().delegation(&self.handle());
         let state = self.mount.shared.state.lock();
-        if state.writes.has_unacknowledged(self.node.id) {
+        if state.writes.has_unacknowledged(self.node.id) && state.kept_time(self.node.id).is_none() {
             return Duration::ZERO;
         }
         let attributes = &state.metadata.attributes;
@@ -164,6 +173,11 @@ impl Inode {
         }
         match changed {
             Ok((before, attributes)) => {
+                match set.mtime {
+                    SetTime::Keep if set.size.is_some() => self.client().note_modified(&self.handle()),
+                    SetTime::Keep => {}
+                    SetTime::Now | SetTime::To(_) => self.client().forget_times(&self.handle()),
+                }
                 change.end(Some(Changed { before, after: Some(attributes), ..Changed::default() }));
                 Ok(self.mount.shared.state.lock().seen(self.node.id, attributes))
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::open::Description;
 use super::{Inode, Mount, Shared};
 use crate::cache::attributes::version;
-use crate::delegations::{CacheWork, Cached, DelegatedCache, Verdict};
+use crate::delegations::{CacheWork, Cached, ChangeEnd, DelegatedCache, Verdict};
 use crate::errno::Errno;
 use crate::results::FileHandle;
 
@@ -162,11 +162,18 @@ impl DelegatedCache for Shared {
         })
     }
 
+    fn start_change(self: Arc<Self>, handle: &FileHandle) -> Option<ChangeEnd> {
+        let change = self.find(handle)?.start_change();
+        // The cache is the only one that needs the outcome.
+        Some(Box::new(move |outcome| _ = change.end_changed(outcome)))
+    }
+
     fn cached(&self, handle: &FileHandle) -> Option<Cached> {
         let state = self.state.lock();
         let file = state.table.find(handle)?;
         let known = state.metadata.attributes.last_known(file)?;
         let is_modified = state.writes.has_unacknowledged(file);
-        Some(Cached { size: state.size(file, known.size), is_modified })
+        let modified = state.kept_time(file).unwrap_or(known.mtime);
+        Some(Cached { size: state.size(file, known.size), is_modified, accessed: known.atime, modified })
     }
 }

@@ -61,6 +61,7 @@ impl OpenFile {
     pub(super) async fn write_direct(&self, offset: u64, data: Bytes) -> Result<(), OpError> {
         let inode = self.inode();
         inode.sync_cached_data().await;
+        inode.client().note_modified(&inode.handle());
         let range = offset..offset + data.len() as u64;
         let size = inode.mount.info().write_max as usize;
         let mut starts = (0..data.len()).step_by(size);

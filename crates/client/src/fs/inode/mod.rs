@@ -115,6 +115,7 @@ impl Mount {
         let caches = client.config().caches.clone();
         let limiter = caches.memory;
         let mut state = State {
+            client: client.clone(),
             table: Table::new(&limiter),
             metadata: Metadata::new(&limiter, caches.metadata),
             writes: WriteBehind::new(write_settings(info.write_max)),

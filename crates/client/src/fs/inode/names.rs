@@ -59,7 +59,10 @@ impl Inode {
         };
         let Some(inode) = self.mount.inode_by_id(file) else { return Ok(None) };
         match inode.attributes(caller).await {
-            Ok(attributes) => Ok(Some((inode, attributes))),
+            Ok(attributes) => {
+                inode.node.opens.lock().note_name(self.id(), name);
+                Ok(Some((inode, attributes)))
+            }
             Err(error) if is_stale(&error) => {
                 self.mount.shared.state.lock().metadata.names.forget(self.node.id, name);
                 Ok(None)
@@ -395,7 +398,11 @@ impl Inode {
         let change = self.start_change();
         let to_change = (to != self).then(|| to.start_change());
         let (from, target) = ((self.handle(), name), (to.handle(), new_name));
+        let moved = self.cached_inode(caller, name);
         let renamed = self.client().rename(caller, from, target).await;
+        if let (Some(moved), Ok(_)) = (moved, &renamed) {
+            moved.node.opens.lock().note_name(to.id(), new_name);
+        }
         self.forget_name(name);
         to.forget_name(new_name);
         if let Some(replaced) = replaced {

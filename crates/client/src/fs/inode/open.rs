@@ -318,7 +318,13 @@ impl OpenFile {
     /// As close(2): errors of earlier writes that were not reported yet.
     pub async fn flush(&self) -> Result<(), OpError> {
         match self.flags().mode.write {
-            true if self.inode().keeps_written() => self.take_error(),
+            true if self.inode().keeps_written() => {
+                // As Linux's client does: the server gives files their times in about the order in which they are closed.
+                if !self.inode().client().keeps_times(&self.inode().handle()) {
+                    self.inode().start_sending();
+                }
+                self.take_error()
+            }
             true => self.sync().await,
             false => Ok(()),
         }

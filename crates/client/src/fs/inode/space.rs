@@ -27,7 +27,9 @@ impl OpenFile {
         let change = inode.start_change();
         let allocated = inode.client().allocate(self.caller(), inode.handle(), self.state(), offset, length);
         // The content of the range does not change.
-        change.end_changed(allocated.await)
+        change.end_changed(allocated.await)?;
+        inode.client().note_modified(&inode.handle());
+        Ok(())
     }
 
     /// Turns a range into a hole; the size does not change.
@@ -40,6 +42,7 @@ impl OpenFile {
         inode.sync_data().await;
         let change = inode.start_change();
         let emptied = inode.client().deallocate(self.caller(), inode.handle(), self.state(), offset, length);
+        inode.client().note_modified(&inode.handle());
         let ended = change.end_changed(emptied.await);
         inode.drop_clean_data(offset..offset + length);
         ended
@@ -113,6 +116,7 @@ impl OpenFile {
         for _ in 0..COPIES_MAX {
             let change = inode.start_change();
             let copied = inode.client().copy(self.caller(), from, to, ranges).await;
+            inode.client().note_modified(&inode.handle());
             inode.drop_clean_data(range_of(offset, count));
             let reply = match copied {
                 Ok(reply) => reply,
@@ -156,6 +160,7 @@ impl OpenFile {
         let ranges = Ranges { source_offset, destination_offset: offset, count };
         let change = inode.start_change();
         let cloned = inode.client().clone_range(self.caller(), from, to, ranges);
+        inode.client().note_modified(&inode.handle());
         let ended = change.end_changed(cloned.await);
         inode.drop_clean_data(range_of(offset, count));
         ended

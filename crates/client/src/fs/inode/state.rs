@@ -10,11 +10,12 @@ use super::access::AccessCache;
 use super::attributes::is_stale;
 use super::table::Table;
 use super::{Inode, Mount, Shared};
-use crate::attributes::{Attributes, Changed};
+use crate::attributes::{Attributes, Changed, Timestamp};
 use crate::cache::FileId;
 use crate::cache::attributes::{Invalidate, OwnChange, Started};
 use crate::cache::limiter::{Demand, Limiter, Pressure};
 use crate::cache::metadata::Metadata;
+use crate::client::Client;
 use crate::config::Caller;
 use crate::delegations::Held;
 use crate::errno::Errno;
@@ -23,6 +24,7 @@ use crate::results::{DirEntry, FileHandle, Object};
 use crate::write::WriteBehind;
 
 pub(super) struct State {
+    pub(super) client: Client,
     pub(super) table: Table,
     pub(super) metadata: Metadata,
     pub(super) writes: WriteBehind,
@@ -62,9 +64,21 @@ impl State {
         known.max(self.writes.unstable_end(file).unwrap_or(0))
     }
 
-    /// Returns attributes with the size that programs see.
+    /// Returns attributes with the size and the times that programs see.
     pub(super) fn seen(&self, file: FileId, attributes: Attributes) -> Attributes {
-        Attributes { size: self.size(file, attributes.size), ..attributes }
+        let attributes = Attributes { size: self.size(file, attributes.size), ..attributes };
+        match self.kept_time(file) {
+            Some(mtime) => Attributes { mtime, ctime: attributes.ctime.max(mtime), ..attributes },
+            None => attributes,
+        }
+    }
+
+    /// Returns the time of a file's last change, if this client keeps it (RFC 9754 §5).
+    pub(super) fn kept_time(&self, file: FileId) -> Option<Timestamp> {
+        if !self.client.config().caches.delegations {
+            return None;
+        }
+        self.client.kept_time(&self.table.by_id(file)?.handle)
     }
 
     /// Returns attributes that can be used without asking the server. `held` is the file's delegation.

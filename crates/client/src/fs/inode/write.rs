@@ -62,6 +62,7 @@ impl OpenFile {
         }
         let permit = self.description.reserve(Kind::Dirty, charge(data.len())).await?;
         let now = mount.now();
+        mount.client().note_modified(&self.inode().handle());
         {
             let mut state = shared.state.lock();
             state.writes.write(self.inode().node.id, offset, data, permit, self.flags().stability, now);
@@ -138,6 +139,14 @@ impl Inode {
         // The client has ended: there is nothing to wait for.
         let _ = shared.flusher.wait(ticket).await;
         true
+    }
+
+    /// Begins to send the data of this file that were written before.
+    pub(super) fn start_sending(&self) {
+        let shared = &self.mount.shared;
+        // Nobody waits for it.
+        drop(shared.state.lock().writes.flush(self.node.id));
+        shared.flusher.raise();
     }
 
     async fn wait_stable(&self, range: Range<u64>) -> Result<(), OpError> {

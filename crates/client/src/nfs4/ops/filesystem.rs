@@ -1,5 +1,6 @@
 //! Properties and free space of a file system, as attributes of its objects (RFC 8881 §5).
 
+use protocol::nfs4::attributes::values::open_args;
 use protocol::nfs4::attributes::{Attributes as WireAttributes, number};
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::getattr::GetAttrArgs;
@@ -19,6 +20,8 @@ const INFO: Bitmap = Bitmap::of(&[
     number::MAXREAD,
     number::MAXWRITE,
 ]);
+/// The arguments of OPEN that the server knows (RFC 9754 §3).
+const OPEN_ARGUMENTS: Bitmap = Bitmap::of(&[number::OPEN_ARGUMENTS]);
 const SPACE: Bitmap = Bitmap::of(&[
     number::SPACE_AVAIL,
     number::SPACE_FREE,
@@ -35,14 +38,15 @@ const PAGE: u32 = 4096;
 const TRANSFER_MIN: u32 = 512;
 
 /// Returns GETATTR of the properties of a file system, for [`Nfs4::take_info`].
-pub(super) fn get_info() -> Op {
-    Op::GetAttr(GetAttrArgs { attributes: INFO })
+pub(super) fn get_info(minor_version: u32) -> Op {
+    let attributes = if minor_version < 2 { INFO } else { INFO.union(OPEN_ARGUMENTS) };
+    Op::GetAttr(GetAttrArgs { attributes })
 }
 
 impl Nfs4 {
     /// Returns the properties of the object's file system.
     pub(crate) async fn fs_info(&self, caller: &Caller, handle: FileHandle) -> Result<FsInfo, OpError> {
-        let mut results = self.read_only(caller, &[put(handle), get_info()]).await?;
+        let mut results = self.read_only(caller, &[put(handle), get_info(self.minor_version)]).await?;
         results.skip()?;
         self.take_info(&mut results).await
     }
@@ -50,6 +54,8 @@ impl Nfs4 {
     /// Takes the result of [`get_info`].
     pub(super) async fn take_info(&self, results: &mut Results) -> Result<FsInfo, OpError> {
         let wire = take_attributes(results)?;
+        let wants = wire.open_arguments.as_ref().map(|arguments| arguments.share_access_want);
+        self.set_delegates_times(wants.is_some_and(|wants| wants.has(open_args::WANT_DELEG_TIMESTAMPS)));
         let limits = self.session().await?.limits;
         // The file system's bound, the configuration's, and the size of a request or reply of the session.
         let transfer = |max: Option<u64>, configured: u32, session: u32| {

@@ -5,7 +5,7 @@ use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
 use protocol::nfs4::ops::lookup::LookupArgs;
-use protocol::nfs4::ops::open::{CreateHow, DelegationWant, OpenArgs, OpenClaim, OpenHow, ShareDeny};
+use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareDeny};
 use protocol::nfs4::ops::read::{ReadArgs, ReadOk};
 use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::write::WriteArgs;
@@ -16,7 +16,7 @@ use super::super::Nfs4;
 use super::super::batch::{Item, ItemOutcome, SEPARATE, SPREAD, WIDE_SPREAD};
 use super::super::convert::{component, set_attributes};
 use super::super::getattr::{get_attributes, take_attributes, take_object};
-use super::super::open_args::{open_owner, share_access};
+use super::super::open_args::{Wanted, open_owner, share_access};
 use super::super::wire::{Results, put, take};
 use super::directory::{create_op, list_ops, take_page};
 use super::object::set_ops;
@@ -335,7 +335,7 @@ impl Nfs4 {
     fn open_op(&self, name: &[u8], owner: u32, mode: OpenMode, how: OpenHow) -> Result<Op, OpError> {
         Ok(Op::Open(OpenArgs {
             seqid: 0,
-            share_access: share_access(mode, 1, DelegationWant::NO_DELEG),
+            share_access: share_access(mode, 1, Wanted::NONE),
             share_deny: ShareDeny::empty(),
             // RFC 8881 §18.16.3: the client ID here "MUST be ignored by the server".
             owner: open_owner(0, owner),

@@ -9,6 +9,7 @@ use protocol::nfs4::types::Stateid;
 use super::super::Nfs4;
 use super::super::convert::set_attributes;
 use super::super::getattr::{get_attributes, get_change, take_attributes, take_change};
+use super::super::statuses::{Recovery, recovery};
 use super::super::wire::{put, take};
 use crate::attributes::{Attributes, Before, SetAttributes};
 use crate::config::Caller;
@@ -47,7 +48,7 @@ impl Nfs4 {
         state: &OpenState,
         set: &SetAttributes,
     ) -> Result<(Option<Before>, Attributes), OpError> {
-        self.with_stateid(state, |stateid| {
+        let set_as = |stateid| {
             let mut ops = vec![put(handle), get_change()];
             ops.extend(set_ops(stateid, set));
             let changes = ops.len() - 2;
@@ -59,8 +60,22 @@ impl Nfs4 {
                 results.skip_many(changes)?;
                 Ok((before, take_attributes(&mut results)?))
             }
-        })
-        .await
+        };
+        // §18.30.3: a change of the size needs a stateid as a WRITE does. By the anonymous one, a server could recall this client's
+        // own delegation, and the operation would wait for itself.
+        if state.file.is_none()
+            && set.size.is_some()
+            && let Some(stateid) = self.delegations.stateid_to_write(&handle, caller)
+        {
+            match set_as(stateid).await {
+                Err(OpError::Status(status)) if recovery(status) == Recovery::Reopen => {
+                    self.delegation_revoked(&handle, &stateid);
+                }
+                Err(OpError::Status(status)) if recovery(status) == Recovery::Retry => {}
+                outcome => return outcome,
+            }
+        }
+        self.with_stateid(state, set_as).await
     }
 
     /// Returns the caller's permissions among the requested ones.

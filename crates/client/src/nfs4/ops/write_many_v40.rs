@@ -7,9 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
-use protocol::nfs4::ops::open::{
-    CreateHow, DelegationWant, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareDeny,
-};
+use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareDeny};
 use protocol::nfs4::ops::open_state::OpenConfirmArgs;
 use protocol::nfs4::types::{Component, Handle, Stateid, Status};
 
@@ -17,7 +15,7 @@ use super::super::Nfs4;
 use super::super::batch::{Item, ItemOutcome, SPREAD};
 use super::super::convert::{component, set_attributes};
 use super::super::getattr::get_attributes;
-use super::super::open_args::{open_owner, share_access};
+use super::super::open_args::{Wanted, open_owner, share_access};
 use super::super::session::Session;
 use super::super::statuses::{Recovery, recovery};
 use super::super::wire::{Results, put, take};
@@ -77,7 +75,7 @@ impl Job {
         let set = SetAttributes { size: Some(0), ..SetAttributes::with_mode(self.mode) };
         let open = Op::Open(OpenArgs {
             seqid: 0,
-            share_access: share_access(OpenMode::WRITE, 0, DelegationWant::NO_DELEG),
+            share_access: share_access(OpenMode::WRITE, 0, Wanted::NONE),
             share_deny: ShareDeny::empty(),
             owner: open_owner(session.client_id, self.owner.number()),
             how: OpenHow::Create(CreateHow::Unchecked(set_attributes(&set))),
