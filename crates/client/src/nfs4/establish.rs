@@ -142,6 +142,7 @@ impl Setup<'_> {
             return Ok(self.begin_v40_session(registration, connections));
         }
         let create = create_session(self.config, self.flags, registration.client_id, registration.sequence);
+        let renewed_at = self.engine.now();
         let outcome = take!(self.call(create).await?, CreateSession);
         // §18.36.4: the sequence ID counts except after errors of the sequencing itself.
         if !matches!(outcome, Err(OpError::Status(Status::SEQ_MISORDERED | Status::STALE_CLIENTID))) {
@@ -168,6 +169,7 @@ impl Setup<'_> {
             limits,
             delay_limit: self.config.retry.delay_limit(),
             sequencer: Sequencer::Slots(slots),
+            renewed_at,
         };
         Ok(Session::new(Arc::clone(self.engine), connections.to_vec(), new))
     }

@@ -25,7 +25,7 @@ use super::establish::{Registration, SESSION_FLAGS, Setup};
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
 use super::open_args::delegation_type;
-use super::session::{Session, SessionEvent, Unexecuted};
+use super::session::{LEASE_DEFAULT, REVOKED, Session, SessionEvent, Unexecuted};
 use super::wire::Results;
 use super::write_start::WriteStart;
 use crate::abandoned::Abandoned;
@@ -36,13 +36,6 @@ use crate::error::OpError;
 use crate::locks::Locks;
 use crate::opens::{OpenFile, OpenFiles};
 
-/// Flags of SEQUENCE which say that some state was revoked; they stay until that is freed (RFC 8881 §18.46.3).
-const REVOKED: SequenceStatus = SequenceStatus::EXPIRED_ALL_STATE_REVOKED
-    .union(SequenceStatus::EXPIRED_SOME_STATE_REVOKED)
-    .union(SequenceStatus::ADMIN_STATE_REVOKED)
-    .union(SequenceStatus::RECALLABLE_STATE_REVOKED);
-/// Assumed until the server has sent its lease time; most have 90 s.
-const LEASE_DEFAULT: Duration = Duration::from_secs(90);
 /// Number of repetitions of a compound after lost sessions, before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
 /// The pause between attempts to create a session.
@@ -145,6 +138,7 @@ impl Nfs4 {
     pub(crate) fn set_lease(&self, lease: Duration) {
         *self.lease.lock() = lease.max(Duration::from_secs(1));
         if let SessionState::Ready(session) = &self.current.lock().state {
+            session.set_lease(*self.lease.lock());
             session.wake_keeper();
         }
     }
@@ -164,11 +158,12 @@ impl Nfs4 {
         *self.lease.lock() / 3
     }
 
-    /// Returns whether the lease has certainly not ended at the server (RFC 8881 §8.3).
+    /// Returns whether the lease has certainly not ended at the server (RFC 8881 §8.3), and the client knows all state that the
+    /// server has revoked.
     pub(super) fn is_lease_valid(&self, now: Duration) -> bool {
         let current = self.current.lock();
         let SessionState::Ready(session) = &current.state else { return false };
-        now < session.renewed_at() + *self.lease.lock()
+        session.is_lease_valid(now)
     }
 
     /// Returns whether this version has sessions, and with them the current stateid.
@@ -293,10 +288,13 @@ impl Nfs4 {
                 SessionEvent::Flags(flags) => {
                     self.handle_flags(&session, flags).await;
                     // The flags remain set if the client does not know the revoked state. So it searches only periodically.
-                    if flags.intersects(REVOKED) && self.engine.now() >= revoked_after {
+                    let is_due = self.engine.now() >= revoked_after || session.may_be_revoked();
+                    if flags.intersects(REVOKED) && is_due {
                         revoked_after = self.engine.now() + self.renewal_interval();
                         // A lost session is the next event.
-                        let _ = self.free_revoked(&session).await;
+                        if let Ok(has_found) = self.free_revoked(&session).await {
+                            session.searched(has_found);
+                        }
                     }
                 }
                 SessionEvent::Lost(status) => self.replace(status).await,
@@ -398,6 +396,7 @@ impl Nfs4 {
             *must_reclaim |= registration.client_id != before || !registration.is_confirmed;
         }
         let session = setup.create_session(registration, &self.connections).await?;
+        session.set_lease(*self.lease.lock());
         self.current.lock().state = SessionState::Replacing(Some(Arc::clone(&session)));
         if *must_reclaim {
             self.write_start.reset();

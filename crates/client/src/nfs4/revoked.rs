@@ -27,10 +27,12 @@ enum Tested {
 
 impl Nfs4 {
     /// Tests all opens, locks and delegations. Revoked locks are lost; revoked opens are opened again when they are used next.
+    /// Returns whether any were revoked.
     ///
     /// # Errors
     /// If the session was lost.
-    pub(super) async fn free_revoked(&self, session: &Arc<Session>) -> Result<(), OpError> {
+    pub(super) async fn free_revoked(&self, session: &Arc<Session>) -> Result<bool, OpError> {
+        let mut has_found = false;
         let machine = &self.config.machine;
         for part in self.tested().chunks(TESTED_AT_ONCE) {
             let stateids = List::new(part.iter().map(|(stateid, _)| *stateid).collect()).unwrap_or_default();
@@ -40,6 +42,7 @@ impl Nfs4 {
                 if matches!(*status, Status::OK | Status::OLD_STATEID) {
                     continue;
                 }
+                has_found = true;
                 match state {
                     Tested::Lock(locker, open) => locker.lose_of_open(*open),
                     Tested::Open(file) => self.locks.lose_of_open(file),
@@ -49,7 +52,7 @@ impl Nfs4 {
                 run(session, machine, Op::FreeStateid(FreeStateidArgs { stateid: *stateid })).await?;
             }
         }
-        Ok(())
+        Ok(has_found)
     }
 
     /// Returns the stateids of all state.

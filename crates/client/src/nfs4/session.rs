@@ -88,8 +88,52 @@ struct Table {
     lost: Option<Status>,
     /// The task that keeps the session alive.
     keeper: Option<Waker>,
-    /// When the last SEQUENCE, or RENEW in 4.0, was executed: the lease was renewed then.
+    lease: Lease,
+}
+
+/// Flags of SEQUENCE which say that some state was revoked; they stay until that is freed (RFC 8881 §18.46.3).
+pub(super) const REVOKED: SequenceStatus = SequenceStatus::EXPIRED_ALL_STATE_REVOKED
+    .union(SequenceStatus::EXPIRED_SOME_STATE_REVOKED)
+    .union(SequenceStatus::ADMIN_STATE_REVOKED)
+    .union(SequenceStatus::RECALLABLE_STATE_REVOKED);
+/// Assumed until the server has sent its lease time; most have 90 s.
+pub(super) const LEASE_DEFAULT: Duration = Duration::from_secs(90);
+
+/// The lease as far as the client knows it.
+#[derive(Debug)]
+struct Lease {
+    duration: Duration,
+    /// When the request was sent that has renewed it last. The server has executed it later, so its lease ends later.
     renewed_at: Duration,
+    /// Whether the last reply said that state was revoked.
+    shows_revoked: bool,
+    /// When a reply arrived that said so, if the client has not searched for that state since.
+    flagged_at: Option<Duration>,
+}
+
+impl Lease {
+    fn new(renewed_at: Duration) -> Self {
+        Self { duration: LEASE_DEFAULT, renewed_at, shows_revoked: false, flagged_at: None }
+    }
+
+    /// Notes the reply to a SEQUENCE that was sent at `sent_at`. State may have been revoked before a flag appears, and while the
+    /// lease was over. A flag that remains after a search is about state that the client does not know.
+    fn renew(&mut self, sent_at: Duration, now: Duration, flags: SequenceStatus) {
+        let is_revoked = flags.intersects(REVOKED);
+        let was_over = now >= self.renewed_at + self.duration;
+        if is_revoked && (was_over || !self.shows_revoked) {
+            self.flagged_at = Some(now);
+        } else if !is_revoked && self.flagged_at.is_some_and(|flagged_at| flagged_at <= sent_at) {
+            self.flagged_at = None;
+        }
+        self.shows_revoked = is_revoked;
+        self.renewed_at = self.renewed_at.max(sent_at);
+    }
+
+    /// Returns whether the server has certainly revoked nothing that the client does not know.
+    fn is_valid(&self, now: Duration) -> bool {
+        self.flagged_at.is_none() && now < self.renewed_at + self.duration
+    }
 }
 
 /// The parameters of a session.
@@ -102,17 +146,19 @@ pub(crate) struct NewSession {
     /// The time for which SEQUENCE may return DELAY ([`crate::engine::RetryPolicy::delay_limit`]).
     pub(crate) delay_limit: Option<Duration>,
     pub(crate) sequencer: Sequencer,
+    /// When the request was sent that has created it, and renewed the lease.
+    pub(crate) renewed_at: Duration,
 }
 
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>, connections: Vec<ConnectionId>, new: NewSession) -> Arc<Self> {
-        let NewSession { id, client_id, minor_version, granted, limits, delay_limit, sequencer } = new;
+        let NewSession { id, client_id, minor_version, granted, limits, delay_limit, sequencer, renewed_at } = new;
         let table = Table {
             sequencer,
             queue: WaitQueue::default(),
             lost: None,
             keeper: None,
-            renewed_at: engine.now(),
+            lease: Lease::new(renewed_at),
         };
         Arc::new(Self {
             id,
@@ -209,7 +255,13 @@ impl Session {
     }
 
     /// Handles the end of a request: frees its slot, keeps it for a repetition, or loses the session.
-    fn handle_end(&self, slot: &SlotState, sent: &Place, outcome: Option<&Result<Bytes, CallError>>) {
+    fn handle_end(
+        &self,
+        slot: &SlotState,
+        sent: &Place,
+        sent_at: Duration,
+        outcome: Option<&Result<Bytes, CallError>>,
+    ) {
         let verdict = outcome.and_then(|outcome| judge_outcome(sent, outcome));
         let mut table = self.table.lock();
         let is_abandoned = slot.end(verdict.as_ref().is_none_or(Verdict::keeps_slot));
@@ -217,7 +269,7 @@ impl Session {
             Some(Verdict::Executed(ok)) => {
                 table.sequencer.executed(sent, ok.as_ref());
                 if let Some(ok) = ok {
-                    table.renewed_at = self.engine.now();
+                    table.lease.renew(sent_at, self.engine.now(), ok.status_flags);
                     if !ok.status_flags.is_empty() {
                         self.flags.fetch_or(ok.status_flags.bits(), Ordering::Relaxed);
                         wake(&mut table.keeper);
@@ -275,7 +327,7 @@ impl Session {
                 return Poll::Ready(SessionEvent::Lost(status));
             }
             table.keeper = Some(context.waker().clone());
-            table.renewed_at
+            table.lease.renewed_at
         };
         let flags = self.flags.swap(0, Ordering::Relaxed);
         if flags != 0 {
@@ -296,14 +348,32 @@ impl Session {
         }
     }
 
-    /// Returns when the lease was renewed last.
-    pub(crate) fn renewed_at(&self) -> Duration {
-        self.table.lock().renewed_at
+    /// Returns whether the lease has certainly not ended at the server (RFC 8881 §8.3), and the client knows all state that the
+    /// server has revoked.
+    pub(crate) fn is_lease_valid(&self, now: Duration) -> bool {
+        self.table.lock().lease.is_valid(now)
     }
 
-    /// Notes that RENEW was executed.
-    pub(crate) fn renewed(&self) {
-        self.table.lock().renewed_at = self.engine.now();
+    /// Sets the lease time.
+    pub(crate) fn set_lease(&self, lease: Duration) {
+        self.table.lock().lease.duration = lease;
+    }
+
+    /// Returns whether state may be revoked that the client does not know.
+    pub(crate) fn may_be_revoked(&self) -> bool {
+        self.table.lock().lease.flagged_at.is_some()
+    }
+
+    /// Notes the end of a search for revoked state. If any was found, a flag that is still shown is new.
+    pub(crate) fn searched(&self, has_found: bool) {
+        let lease = &mut self.table.lock().lease;
+        lease.flagged_at = None;
+        lease.shows_revoked &= !has_found;
+    }
+
+    /// Notes that a RENEW that was sent at `sent_at` was executed.
+    pub(crate) fn renewed(&self, sent_at: Duration) {
+        self.table.lock().lease.renew(sent_at, self.engine.now(), SequenceStatus::empty());
     }
 
     /// Forgets the flags of SEQUENCE that have come so far.
@@ -401,7 +471,8 @@ impl SlotUse {
     fn start(&self) -> Box<dyn Completion> {
         self.state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
         let (session, state) = (Arc::clone(&self.session), Arc::clone(&self.state));
-        Box::new(RequestInSlot { session, place: self.place, state })
+        let sent_at = session.engine.now();
+        Box::new(RequestInSlot { session, place: self.place, state, sent_at })
     }
 }
 
@@ -451,11 +522,12 @@ struct RequestInSlot {
     session: Arc<Session>,
     place: Place,
     state: Arc<SlotState>,
+    sent_at: Duration,
 }
 
 impl Completion for RequestInSlot {
     fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>) {
-        self.session.handle_end(&self.state, &self.place, outcome);
+        self.session.handle_end(&self.state, &self.place, self.sent_at, outcome);
     }
 }
 

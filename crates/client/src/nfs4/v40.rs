@@ -100,6 +100,7 @@ impl Setup<'_> {
             limits,
             delay_limit: self.config.retry.delay_limit(),
             sequencer: Sequencer::Calls { in_use: 0, max },
+            renewed_at: self.engine.now(),
         };
         Session::new(Arc::clone(self.engine), connections.to_vec(), new)
     }
@@ -110,10 +111,11 @@ impl Setup<'_> {
     /// [`Status::BADSESSION`] if the session is lost; why it is unknown whether the lease was renewed otherwise.
     pub(super) async fn renew(&self, session: &Session) -> Result<(), OpError> {
         let renew = Op::Renew(RenewArgs { client_id: session.client_id });
+        let sent_at = self.engine.now();
         let status = self.call(renew).await?.status();
         match renewal(status) {
             Renewal::Renewed => {
-                session.renewed();
+                session.renewed(sent_at);
                 Ok(())
             }
             Renewal::Lost => {

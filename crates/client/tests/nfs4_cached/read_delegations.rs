@@ -13,7 +13,7 @@ use client::fs::{File, FileSystem, OpenOptions};
 use client::results::OpenMode;
 use protocol::nfs4::types::OpNum;
 
-use crate::world::{LEASE, World, root, user};
+use crate::world::{Fate, LEASE, World, root, user};
 
 const VERSIONS: [Version; 2] = [Version::V41, Version::V42];
 const WRITE: OpenOptions = OpenOptions { mode: OpenMode::WRITE, ..OpenOptions::READ };
@@ -311,4 +311,29 @@ fn nothing_is_trusted_after_the_lease() {
     assert!(world.run_for(Duration::from_secs(5), reading.as_mut()).is_none(), "the server is asked");
     peer.cut(&world, false);
     assert_eq!(world.run(reading).unwrap().concat(), b"other");
+}
+
+#[test]
+fn nothing_is_trusted_after_a_lapse_before_revoked_state_is_found() {
+    let world = World::new();
+    make(&world, b"file", b"first");
+    let ((one, peer), (two, _)) = (world.mounted(Version::V42), world.mounted(Version::V42));
+    settle(&world);
+    let file = open(&world, &one, b"file");
+    assert_eq!((read(&world, &file), counts(&one).held), (b"first".to_vec(), 1));
+    peer.cut(&world, true);
+    world.pass(LEASE * 2);
+    let writer = world.run(two.open(b"file", &WRITE)).unwrap();
+    world.run(writer.write_at(0, Bytes::from_static(b"other"))).unwrap();
+    world.run(writer.close()).unwrap();
+    // The client renews its lease, and cannot ask yet which state was revoked.
+    peer.judge(|ops| if ops.contains(&OpNum::TEST_STATEID) { Fate::Hold } else { Fate::Serve });
+    peer.cut(&world, false);
+    world.pass(Duration::from_secs(5));
+    assert!(peer.count(OpNum::TEST_STATEID) > 0 && counts(&one).lost == 0);
+    assert_eq!(read(&world, &file), b"other");
+    peer.release(&world);
+    world.pass(Duration::from_secs(5));
+    assert_eq!((counts(&one).held, counts(&one).lost), (0, 1));
+    close(&world, file);
 }
