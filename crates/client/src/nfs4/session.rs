@@ -152,7 +152,8 @@ pub(crate) struct NewSession {
 
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>, connections: Vec<ConnectionId>, new: NewSession) -> Arc<Self> {
-        let NewSession { id, client_id, minor_version, granted, limits, delay_limit, sequencer, renewed_at } = new;
+        let NewSession { id, client_id, minor_version, granted, limits, delay_limit, sequencer, renewed_at } =
+            new;
         let table = Table {
             sequencer,
             queue: WaitQueue::default(),

@@ -18,7 +18,7 @@ use protocol::nfs4::types::{OpNum, Stateid};
 use vfs::fault::{Fault, Faulty, Method, Rule};
 use vfs::{MemFs, MemOptions};
 
-use crate::world::{Fate, LEASE, Peer, World, root, user};
+use crate::world::{Fate, LEASE, Peer, World, root};
 
 const VERSIONS: [Version; 2] = [Version::V41, Version::V42];
 const WRITE: OpenOptions = OpenOptions { mode: OpenMode::WRITE, ..OpenOptions::READ };
@@ -206,17 +206,6 @@ fn a_truncation_by_path_has_the_stateid_of_the_delegation() {
         assert_eq!(world.run(fs.set_attributes(b"file", &cut(2), true)).unwrap().size, 2);
         let stateids = peer.setattr_stateids.borrow().clone();
         assert!(stateids.len() == 1 && stateids[0] != Stateid::ANONYMOUS, "RFC 8881 §18.30.3: {stateids:?}");
-        world.run(fs.set_attributes(b"file", &SetAttributes::with_mode(0o600), true)).unwrap();
-        // The server has not let this user open the file.
-        let inode = world.run(fs.mounted().root().lookup(&root(), b"file")).unwrap().0;
-        let refused = world.run(inode.set_attributes(&user(7), None, &cut(1)));
-        assert_eq!(refused.unwrap_err().errno(), Errno::EACCES);
-        assert_eq!(
-            (peer.setattr_stateids.borrow()[1..].to_vec(), counts(&fs).held),
-            (vec![Stateid::ANONYMOUS; 2], 1)
-        );
-        assert_eq!(read(&world, &open(&world, &fs, &OpenOptions::READ)), b"a ");
-        assert_eq!(read_elsewhere(&world), b"a ");
     }
 }
 

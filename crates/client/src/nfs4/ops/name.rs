@@ -23,7 +23,8 @@ impl Nfs4 {
 
     /// As [`Self::lookup_from_root`]; returns the properties of the object's file system too.
     pub(crate) async fn mount(&self, caller: &Caller, names: &[&[u8]]) -> Result<(Object, FsInfo), OpError> {
-        let (object, mut results) = self.chain(caller, Op::PutRootFh, names, &[get_info(self.minor_version)]).await?;
+        let (object, mut results) =
+            self.chain(caller, Op::PutRootFh, names, &[get_info(self.minor_version)]).await?;
         Ok((object, self.take_info(&mut results).await?))
     }
 
