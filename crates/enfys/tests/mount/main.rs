@@ -4,6 +4,7 @@ mod acls;
 mod crash;
 mod lifetime;
 mod lock_calls;
+mod memory;
 mod messages;
 mod programs;
 #[path = "../shared/promtool.rs"]

@@ -35,6 +35,16 @@ impl Place {
         Self { server, query, _dir: dir }
     }
 
+    /// Creates one whose server accepts relayed calls.
+    fn insecure() -> Self {
+        let dir = TestDir::new();
+        let server = Server::start(
+            &dir,
+            &["serve", "--memory", "--listen", "127.0.0.1:0", "--squash", "none", "--insecure"],
+        );
+        Self { server, query: "", _dir: dir }
+    }
+
     /// Returns the URL of a path below the export.
     fn url(&self, path: &str) -> String {
         format!("nfs://{}/export/{path}", self.server.address).trim_end_matches('/').to_owned()
@@ -506,6 +516,21 @@ fn a_file_is_not_copied_onto_itself() {
 
 /// Relays one connection after the other to a server. Calls `run` before it forwards a request that contains `name`.
 fn relay(server: std::net::SocketAddr, name: &'static [u8], run: impl Fn() + Send + 'static) -> u16 {
+    let on_request = move |request: &[u8]| {
+        if request.windows(name.len()).any(|window| window == name) {
+            run();
+        }
+    };
+    edited(server, on_request, |_| {})
+}
+
+/// Relays one connection after the other to a server; the functions see the bytes of a read from either side before they are
+/// forwarded, and `edit` may change them.
+fn edited(
+    server: std::net::SocketAddr,
+    on_request: impl Fn(&[u8]) + Send + 'static,
+    edit: impl Fn(&mut [u8]) + Clone + Send + 'static,
+) -> u16 {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a socket");
@@ -516,15 +541,21 @@ fn relay(server: std::net::SocketAddr, name: &'static [u8], run: impl Fn() + Sen
             let mut upstream = TcpStream::connect(server).expect("the server accepts");
             let (mut replies, mut back) =
                 (upstream.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
+            let edit = edit.clone();
             std::thread::spawn(move || {
+                let mut bytes = vec![0; 1 << 20];
                 // Either side may end first.
-                let _ = std::io::copy(&mut replies, &mut back);
+                while let Ok(length @ 1..) = replies.read(&mut bytes) {
+                    edit(&mut bytes[..length]);
+                    if back.write_all(&bytes[..length]).is_err() {
+                        break;
+                    }
+                }
+                let _ = back.shutdown(std::net::Shutdown::Write);
             });
             let mut bytes = vec![0; 1 << 20];
             while let Ok(length @ 1..) = client.read(&mut bytes) {
-                if bytes[..length].windows(name.len()).any(|window| window == name) {
-                    run();
-                }
+                on_request(&bytes[..length]);
                 if upstream.write_all(&bytes[..length]).is_err() {
                     break;
                 }
@@ -534,6 +565,74 @@ fn relay(server: std::net::SocketAddr, name: &'static [u8], run: impl Fn() + Sen
         }
     });
     port
+}
+
+/// Replaces all occurrences of a name.
+fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
+    assert_eq!(from.len(), to.len());
+    while let Some(at) = bytes.windows(from.len()).position(|window| window == from) {
+        bytes[at..at + to.len()].copy_from_slice(to);
+    }
+}
+
+#[test]
+fn names_of_a_lying_server_lead_nowhere() {
+    let place = Place::insecure();
+    place.good("mkdir -p @tree/QQ @tree/a_b");
+    place.good("touch @tree/QQ/inner @tree/a_b/inner @tree/good");
+    for version in ["3", "4.0", "4.2"] {
+        for (from, to, status, names) in [
+            (&b"QQ"[..], &b".."[..], 0, &["a_b", "good"][..]),
+            (b"a_b", b"a/b", 1, &[]),
+            (b"a_b", b"a\0b", 1, &[]),
+        ] {
+            let dir = TestDir::new();
+            let (outer, target) = (dir.directory("outer"), dir.directory("outer/target"));
+            let port = edited(place.server.address, |_| {}, move |reply| replace(reply, from, to));
+            let output = Command::new(ENFYS)
+                .args(["cp", "-r", "-T", &format!("nfs://127.0.0.1:{port}/export/tree?version={version}")])
+                .arg(&target)
+                .output()
+                .expect("the binary starts");
+            let error = String::from_utf8(output.stderr).expect("text");
+            assert_eq!(output.status.code(), Some(status), "{version} {error}");
+            assert_eq!(error.contains("an entry whose name is not allowed"), status == 1, "{error}");
+            let list = |path: &std::path::Path| {
+                let entries = std::fs::read_dir(path).expect("a directory");
+                let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+                names.sort();
+                names
+            };
+            assert_eq!(list(&target), names, "{version}");
+            assert_eq!(list(&outer), ["target"], "{version}");
+        }
+    }
+}
+
+#[test]
+fn a_link_that_is_planted_during_a_copy_is_not_followed() {
+    let place = Place::insecure();
+    place.good("mkdir -p @tree/sub");
+    place.good("touch @tree/sub/planted");
+    let dir = TestDir::new();
+    let (target, outside) = (dir.directory("target"), dir.directory("outside"));
+    let (sub, moved, away) = (target.join("sub"), target.join("moved"), outside.clone());
+    // The directory exists when the file is read.
+    let port = relay(place.server.address, b"planted", move || {
+        if std::fs::rename(&sub, &moved).is_ok() {
+            std::os::unix::fs::symlink(&away, &sub).expect("a link");
+        }
+    });
+    let output = Command::new(ENFYS)
+        .args(["cp", "-r", "-T", &format!("nfs://127.0.0.1:{port}/export/tree")])
+        .arg(&target)
+        .output()
+        .expect("the binary starts");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("/target/sub/planted") && error.contains("symbolic links"), "{error}");
+    assert_eq!(std::fs::read_dir(&outside).expect("a directory").count(), 0);
+    assert_eq!(std::fs::read_dir(target.join("moved")).expect("a directory").count(), 0);
 }
 
 #[test]
