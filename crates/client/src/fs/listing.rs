@@ -16,6 +16,8 @@ const BYTES_MAX: u32 = 1 << 20;
 const BYTES_MIN: u32 = 32 << 10;
 /// Listings of many directories end early once they have this many entries: about 50 MB.
 const ENTRIES_MAX: usize = 1 << 17;
+/// Maximum number of entries of a listing. A server that returns more has no end of them.
+const LISTED_MAX: usize = 1 << 24;
 
 /// A directory's entries as far as they were listed.
 #[derive(Debug, Clone)]
@@ -26,12 +28,15 @@ pub struct Listing {
     position: Option<(u64, [u8; 8])>,
     /// Positions reached so far.
     cookies: HashSet<u64>,
+    /// Maximum number of entries.
+    max: usize,
 }
 
 impl Default for Listing {
     /// Returns the start of a listing.
     fn default() -> Self {
-        Self { entries: Vec::new(), position: Some((0, [0; 8])), cookies: HashSet::new() }
+        let position = Some((0, [0; 8]));
+        Self { entries: Vec::new(), position, cookies: HashSet::new(), max: LISTED_MAX }
     }
 }
 
@@ -45,6 +50,9 @@ impl Listing {
     fn add(&mut self, page: DirPage) -> Result<(), OpError> {
         if !page.eof && !self.cookies.insert(page.next_cookie) {
             return Err(OpError::BadReply("a listing whose cookies form a loop"));
+        }
+        if page.entries.len() > self.max - self.entries.len() {
+            return Err(OpError::BadReply("a listing without an end"));
         }
         self.entries.extend(page.entries);
         self.position = (!page.eof).then_some((page.next_cookie, page.verifier));
@@ -165,10 +173,29 @@ impl FileSystem {
             return Ok(listing.entries);
         }
         let entries = self.list_rest(directory.handle, listing, true).await?;
-        let whole = Listing { entries, position: None, cookies: HashSet::new() };
+        let whole = Listing { entries, position: None, ..Listing::default() };
         let mut listings = [Ok(whole)];
         self.look_up_missing(std::slice::from_ref(directory), &mut listings).await;
         let [listing] = listings;
         listing.map(|listing| listing.entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_listing_has_a_maximum_of_entries() {
+        let mut listing = Listing { max: 5, ..Listing::default() };
+        let page = |cookie| {
+            let entry = DirEntry { name: Bytes::from_static(b"name"), fileid: cookie, cookie, object: None };
+            let (entries, next_cookie) = (vec![entry; 2], cookie);
+            DirPage { entries, next_cookie, verifier: [0; 8], eof: false, directory: None }
+        };
+        assert_eq!((listing.add(page(1)), listing.add(page(2))), (Ok(()), Ok(())));
+        assert!(matches!(listing.add(page(3)), Err(OpError::BadReply(_))));
     }
 }
