@@ -260,14 +260,6 @@ impl Client {
         }
     }
 
-    /// Keeps the times of a file no longer: a program has set them at the server.
-    pub(crate) fn forget_times(&self, handle: &FileHandle) {
-        match &self.inner.protocol {
-            Protocol::Nfs3(_) => {}
-            Protocol::Nfs4(nfs4) => nfs4.delegations.forget_times(handle),
-        }
-    }
-
     /// Opens a file without a request, if a delegation allows it.
     pub(crate) fn open_delegated(
         &self,

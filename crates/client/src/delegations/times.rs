@@ -78,13 +78,6 @@ impl Delegations {
         self.times.lock().get(handle)?.modified
     }
 
-    /// Keeps a file's times no longer: a program has set them.
-    pub(crate) fn forget_times(&self, handle: &Handle) {
-        if let Some(times) = self.times.lock().get_mut(handle) {
-            (times.modified, times.is_kept) = (None, false);
-        }
-    }
-
     /// Ends the keeping of times of a delegation that is being returned. Returns the time that the server must get before.
     pub(crate) fn end_times(&self, handle: &Handle) -> Option<EndedTimes> {
         let table = self.table.lock();

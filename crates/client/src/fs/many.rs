@@ -113,7 +113,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// As open(2) with `O_EXCL`, mkdir(2), symlink(2) and mknod(2). An object that exists (EEXIST) is not changed; of one that failed,
-    /// nothing was created.
+    /// nothing was created, except that a file also fails with EEXIST if it was created and the reply was lost.
     pub async fn create_many(&self, new: &[NewPath<'_>]) -> Vec<Result<Object, Error>> {
         let paths: Vec<&[u8]> = new.iter().map(|new| new.path).collect();
         let places = self.places(&paths).await;

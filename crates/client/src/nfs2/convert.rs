@@ -9,6 +9,7 @@ use protocol::nfs4::types::Status;
 use xdr::Opaque;
 
 use super::FILE_SIZE_MAX;
+use crate::attributes::Timestamp;
 use crate::error::OpError;
 
 /// Bytes of a unit of [`nfs2::Fattr::blocks`] in practice: those of `st_blocks`.
@@ -134,6 +135,23 @@ fn time_back(time: SetTime) -> TimeVal {
             seconds: time.seconds.min(u32::MAX - 1),
             useconds: time.nseconds / NANOSECONDS_OF_MICROSECOND,
         },
+    }
+}
+
+/// Replaces the server's time by this machine's, if only one of both times is to be the server's: by Sun's convention it is requested
+/// by `mtime`, and then for both.
+pub(super) fn with_known_times(set: &Sattr, now: Option<Timestamp>) -> Sattr {
+    let Some(now) = now else { return *set };
+    let now = SetTime::ToClientTime(NfsTime {
+        seconds: u32::try_from(now.seconds).unwrap_or(u32::MAX),
+        nseconds: now.nanoseconds,
+    });
+    match (set.atime, set.mtime) {
+        (SetTime::ToServerTime, SetTime::DontChange | SetTime::ToClientTime(_)) => {
+            Sattr { atime: now, ..*set }
+        }
+        (SetTime::ToClientTime(_), SetTime::ToServerTime) => Sattr { mtime: now, ..*set },
+        _ => *set,
     }
 }
 

@@ -18,7 +18,7 @@ use super::FILE_SIZE_MAX;
 use super::access::permissions;
 use super::convert::{
     after, attributes, created, handle, handle_back, mode, opaque, place, set_attributes, some, special_file,
-    with_type,
+    with_known_times, with_type,
 };
 use crate::calls::{Calls, Procedure, Replied};
 use crate::config::Caller;
@@ -118,7 +118,10 @@ impl ByVersion2 for SetattrArgs {
     type Results = WccData;
 
     async fn perform(&self, link: &Link<'_>) -> Result<Replied<WccData>, OpError> {
-        let (file, attributes) = (handle(&self.object)?, set_attributes(&self.new_attributes)?);
+        let (file, attributes) = (
+            handle(&self.object)?,
+            set_attributes(&with_known_times(&self.new_attributes, link.calls.engine.time_of_day()))?,
+        );
         let arguments = nfs2::SattrArgs { file, attributes };
         link.call::<nfs2::Fattr>(Proc::SETATTR, &arguments).await?.try_map(|set| Ok(after(&set)))
     }

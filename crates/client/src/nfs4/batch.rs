@@ -159,7 +159,7 @@ impl Nfs4 {
     ) -> (Vec<ItemOutcome>, Vec<Seqid>) {
         let mut running = FuturesUnordered::new();
         batch.end = self.retry_deadline();
-        batch.write_start = batch.has_writes().then(|| self.write_start.limit());
+        let has_writes = batch.has_writes();
         loop {
             let limits = match fixed {
                 Some(session) => session.limits,
@@ -168,6 +168,8 @@ impl Nfs4 {
                     Err(error) => return batch.fail_rest(&error),
                 },
             };
+            // A server that has restarted may be another one.
+            batch.write_start = has_writes.then(|| self.write_start.limit());
             batch.resume(self.engine.now());
             let in_flight_max = limits.in_flight as usize;
             while running.len() < in_flight_max {

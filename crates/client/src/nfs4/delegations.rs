@@ -39,6 +39,9 @@ use crate::locks::{HeldRange, LocalLock, LockConflict, LockKind, LockOwner, Lock
 use crate::opens::{NewOpen, OpenFile, OpenMode};
 use crate::results::{FileHandle, Object, OpenState};
 
+/// How much a server's clock may be ahead of this machine's.
+const CLOCK_SKEW_SECONDS: i64 = 60;
+
 /// Operations of the compound that returns a delegation, beside the CLOSEs: SEQUENCE, PUTFH, GETATTR, SETATTR, GETATTR and
 /// DELEGRETURN.
 const RETURN_OPERATIONS: usize = 6;
@@ -96,6 +99,12 @@ impl Nfs4 {
         }
     }
 
+    /// Returns whether a file's time is so far in the future that times of changes cannot be kept: the server ignores times before it
+    /// (RFC 9754 §5), and must set the time itself.
+    fn is_far_ahead(&self, modified: Timestamp) -> bool {
+        self.engine.time_of_day().is_some_and(|now| modified.seconds > now.seconds + CLOCK_SKEW_SECONDS)
+    }
+
     fn uses_delegations(&self) -> bool {
         self.config.caches.delegations && self.has_sessions() && self.delegations.has_cache()
     }
@@ -117,7 +126,8 @@ impl Nfs4 {
         if self.uses_delegations() {
             let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
             let (caller, change) = (caller.clone(), object.attributes.change);
-            let modified = keeps_times.then_some(object.attributes.mtime);
+            let modified =
+                keeps_times.then_some(object.attributes.mtime).filter(|mtime| !self.is_far_ahead(*mtime));
             let grant =
                 Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change, modified };
             let id = self.delegations.granted(grant, self.engine.now());

@@ -9,7 +9,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-pub use path::{NAME_MAX, NameError, PATH_MAX, TreePath};
+pub use path::{DEPTH_MAX, NAME_MAX, NameError, PATH_MAX, TreePath};
 pub use removal::{ObjectToRemove, Removal, RemoveError, RemoveReport};
 pub use server::{ServerFile, ServerTree};
 

@@ -6,6 +6,8 @@ use std::fmt;
 pub const NAME_MAX: usize = 255;
 /// Maximum number of bytes of a path below a root.
 pub const PATH_MAX: usize = 64 << 10;
+/// Maximum number of names in a path below a root: trees are worked on level by level, and each level takes memory.
+pub const DEPTH_MAX: usize = 512;
 
 /// A path below the root of a tree: names with slashes between, or nothing for the root itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -22,6 +24,8 @@ pub enum NameError {
     LongName(usize),
     /// The path is longer than this program allows.
     LongPath(usize),
+    /// The path has more names than this program allows.
+    Deep,
 }
 
 impl TreePath {
@@ -37,6 +41,9 @@ impl TreePath {
     /// The name could lead elsewhere, or is too long.
     pub fn join(&self, name: &[u8]) -> Result<Self, NameError> {
         check_name(name)?;
+        if self.names().count() >= DEPTH_MAX {
+            return Err(NameError::Deep);
+        }
         let separator: &[u8] = if self.0.is_empty() { b"" } else { b"/" };
         let path = [&self.0, separator, name].concat();
         if path.len() > PATH_MAX { Err(NameError::LongPath(path.len())) } else { Ok(Self(path)) }
@@ -90,6 +97,7 @@ impl fmt::Display for NameError {
             }
             Self::LongName(length) => write!(f, "a name of {length} bytes: Linux has at most {NAME_MAX}"),
             Self::LongPath(length) => write!(f, "a path of {length} bytes: at most {PATH_MAX} are followed"),
+            Self::Deep => write!(f, "a path of more than {DEPTH_MAX} names"),
         }
     }
 }
@@ -129,5 +137,7 @@ mod tests {
             }
         };
         assert!(matches!(too_long, NameError::LongPath(length) if length > PATH_MAX));
+        let deep = (0..DEPTH_MAX).try_fold(TreePath::root(), |path, _| path.join(b"a")).unwrap();
+        assert_eq!(deep.join(b"a"), Err(NameError::Deep));
     }
 }

@@ -105,6 +105,7 @@ impl<T: Tree> Removal<'_, T> {
             let paths: Vec<TreePath> = left.iter().map(|(_, (path, _))| path.clone()).collect();
             let listings = self.tree.list_many(&paths).await;
             let (mut entries, mut listed, mut later) = (Vec::new(), Vec::new(), Vec::new());
+            let mut refused = Vec::new();
             for (directory, listing) in left.into_iter().zip(listings) {
                 match listing {
                     None => later.push(directory),
@@ -118,6 +119,7 @@ impl<T: Tree> Removal<'_, T> {
                                 Ok(path) => entries.push((listed.len(), (path, entry.attributes))),
                                 Err(error) => {
                                     (self.report)(&directory.1.0, Err(RemoveError::Name(error)));
+                                    refused.push(listed.len());
                                 }
                             }
                         }
@@ -126,6 +128,7 @@ impl<T: Tree> Removal<'_, T> {
                 }
             }
             let mut emptied = vec![true; listed.len()];
+            refused.into_iter().for_each(|at| emptied[at] = false);
             self.objects(entries, &mut emptied).await;
             for (directory, is_empty) in listed.into_iter().zip(emptied) {
                 if is_empty { gone.push(directory.clone()) } else { kept.push(directory.0) }

@@ -248,7 +248,7 @@ impl ServerTree {
         if reply.stability == Stability::Unstable && reply.count > 0 {
             to.written_as(reply.verifier)?;
         }
-        to.end.fetch_max(offset + reply.count, Ordering::Relaxed);
+        to.end.fetch_max(offset.saturating_add(reply.count), Ordering::Relaxed);
         Ok(reply.count)
     }
 
@@ -446,7 +446,11 @@ impl Tree for ServerTree {
             let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
             let set =
                 self.fs.client().set_attributes(self.fs.caller(), file.handle, &file.state, &empty).await;
-            set.map_err(|cause| self.failed("empty", path, cause))?;
+            if let Err(cause) = set {
+                // The file has failed already: the result of CLOSE does not matter.
+                let _ = self.fs.client().close_file(self.fs.caller(), file.handle, &file.state).await;
+                return Err(self.failed("empty", path, cause));
+            }
             file.end.store(0, Ordering::Relaxed);
         }
         Ok(file)

@@ -48,7 +48,7 @@ fn a_wrong_option_source_or_server_is_named() {
     let directory = top.path().to_str().unwrap();
     let with = |list: &str| refusal(&["mount", &url, directory, "-o", list]);
     assert_eq!(with("ro,frobnicate"), "unknown option `frobnicate`: see nfs(5)");
-    assert_eq!(with("vers=5"), "`vers=5`: expected one of 3, 4, 4.0, 4.1, 4.2");
+    assert_eq!(with("vers=5"), "`vers=5`: expected one of 2, 3, 4, 4.0, 4.1, 4.2");
     assert_eq!(
         refusal(&["mount", "server", directory]),
         "expected nfs://HOST/PATH or HOST:/PATH, found `server`"

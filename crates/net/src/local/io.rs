@@ -8,7 +8,7 @@ use client::attributes::{Attributes, FileKind};
 use client::tree::{Entry, NewAttributes, Tree, TreePath};
 use rustix::io::Errno;
 
-use super::tree::{LocalTree, TreeError, next_data};
+use super::tree::{LocalTree, TreeError, next_data, set_file_attributes};
 
 /// Reads and writes of more bytes run outside of the thread of the connections.
 const IN_PLACE_MAX: usize = 64 << 10;
@@ -85,7 +85,8 @@ impl Tree for LocalTree {
         if *new == NewAttributes::default() {
             return Ok(());
         }
-        Self::set_attributes(self, &file.path, new)
+        // By its descriptor: another object may have the name by now.
+        set_file_attributes(&*file.file, new).map_err(error)
     }
 
     async fn make_directory(&self, path: &TreePath, mode: u32) -> Result<bool, TreeError> {
@@ -133,7 +134,7 @@ async fn in_place_or_not<T: Send + 'static>(
     if length <= IN_PLACE_MAX || tokio::runtime::Handle::try_current().is_err() {
         return run();
     }
-    // Only a runtime that ends drops the task.
+    // The task is dropped only at the end of the runtime.
     tokio::task::spawn_blocking(run).await.unwrap_or(Err(Errno::CANCELED))
 }
 

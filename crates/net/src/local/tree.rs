@@ -319,6 +319,21 @@ impl LocalTree {
     }
 }
 
+/// Sets attributes of an open file.
+pub(super) fn set_file_attributes(file: impl AsFd, new: &NewAttributes) -> Result<(), Errno> {
+    if new.uid.is_some() || new.gid.is_some() {
+        rustix::fs::fchown(&file, new.uid.map(Uid::from_raw), new.gid.map(Gid::from_raw))?;
+    }
+    if let Some(mode) = new.mode {
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    }
+    if new.atime.is_some() || new.mtime.is_some() {
+        let (last_access, last_modification) = (timespec(new.atime), timespec(new.mtime));
+        rustix::fs::futimens(&file, &Timestamps { last_access, last_modification })?;
+    }
+    Ok(())
+}
+
 /// Sets the mode of an object, of which a symbolic link has none.
 fn set_mode(parent: BorrowedFd<'_>, name: &[u8], mode: u32) -> Result<(), Errno> {
     // fchmodat follows links. A descriptor names the object itself, and chmod(2) takes one by its path in /proc.

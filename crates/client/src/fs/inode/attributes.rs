@@ -166,6 +166,10 @@ impl Inode {
         state: &OpenState,
         set: &SetAttributes,
     ) -> Result<Attributes, OpError> {
+        if set.mtime != SetTime::Keep && self.client().keeps_times(&self.handle()) {
+            // Servers may set the time of a file that was written under such a delegation when it is returned.
+            self.client().give_back(&self.handle()).await;
+        }
         let change = self.start_change();
         let changed = self.client().change_attributes(caller, self.handle(), state, set).await;
         if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() {
@@ -173,10 +177,8 @@ impl Inode {
         }
         match changed {
             Ok((before, attributes)) => {
-                match set.mtime {
-                    SetTime::Keep if set.size.is_some() => self.client().note_modified(&self.handle()),
-                    SetTime::Keep => {}
-                    SetTime::Now | SetTime::To(_) => self.client().forget_times(&self.handle()),
+                if set.mtime == SetTime::Keep && set.size.is_some() {
+                    self.client().note_modified(&self.handle());
                 }
                 change.end(Some(Changed { before, after: Some(attributes), ..Changed::default() }));
                 Ok(self.mount.shared.state.lock().seen(self.node.id, attributes))

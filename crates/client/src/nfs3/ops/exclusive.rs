@@ -25,12 +25,12 @@ impl Nfs3 {
         let how = CreateHow::Unchecked(set_attributes(set));
         let created = self.call(caller, &CreateArgs { where_: entry_of(&directory, &unique)?, how }).await?;
         let mut opened = self.opened(caller, directory, &unique, &created).await?;
-        let file = opened.object.handle;
-        let linked = self.link(caller, file, directory, name).await;
-        let removed = self.remove_file(caller, directory, &unique).await;
+        let linked = self.link(caller, opened.object.handle, directory, name).await;
+        // The file exists once it is linked, also if the other name remains.
+        let _ = self.remove_file(caller, directory, &unique).await;
         linked?;
-        removed?;
-        opened.object.attributes = self.get_attributes(caller, file).await?;
+        // Handles of some servers of version 2 end with the name by which they were returned.
+        opened.object = self.lookup(caller, directory, name).await?;
         Ok(opened)
     }
 }

@@ -31,7 +31,7 @@ impl Nfs3 {
             Creation::Exclusive(verifier) => {
                 return self.create_exclusively(caller, directory, name, verifier, set).await;
             }
-            Creation::Guarded => return self.create_guarded(caller, directory, name, mode, set).await,
+            Creation::Guarded => return self.create_guarded(caller, directory, name, set).await,
             // CREATE needs permission to change the directory, which an existing file must not need.
             Creation::IfMissing => match self.lookup(caller, directory, name).await {
                 Ok(object) => return self.open_existing(caller, object, mode, set.size).await,
@@ -154,20 +154,11 @@ impl Nfs3 {
         caller: &Caller,
         directory: FileHandle,
         name: &[u8],
-        mode: OpenMode,
         set: &SetAttributes,
     ) -> Result<Opened, OpError> {
         let how = CreateHow::Guarded(set_attributes(set));
         let arguments = CreateArgs { where_: entry_of(&directory, name)?, how };
         let replied = self.call_once(caller, &arguments).await?;
-        if replied.is_repeated_with(Status::EXIST) {
-            // The first execution has probably made it.
-            let object = self.lookup(caller, directory, name).await?;
-            return match object.attributes.kind {
-                FileKind::Regular => self.open_existing(caller, object, mode, None).await,
-                _ => Err(OpError::Status(Status::EXIST)),
-            };
-        }
         self.opened(caller, directory, name, &replied.result?).await
     }
 

@@ -145,17 +145,15 @@ impl Nfs4 {
         outcomes
     }
 
-    /// Returns the object that a lost request has probably created.
+    /// Returns the object that a lost request has probably created. A file is not: exclusive creation is used to exclude others.
     async fn find_new(&self, caller: &Caller, new: &NewEntry<'_>) -> Result<Object, OpError> {
         let found = self.lookup(caller, new.directory, new.name).await;
         match &new.kind {
             NewKind::Object(kind) => {
                 find_created(found, kind, async |link| self.read_link(caller, link).await).await
             }
-            NewKind::File => match found? {
-                object if object.attributes.kind == FileKind::Regular => Ok(object),
-                _ => Err(OpError::Status(Status::EXIST)),
-            },
+            // Nothing tells whether another client has created it.
+            NewKind::File => Err(OpError::Status(Status::EXIST)),
         }
     }
 

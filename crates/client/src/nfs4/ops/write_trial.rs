@@ -62,7 +62,7 @@ impl Nfs4 {
         let ops: Vec<Op> = items.iter().flat_map(|item| item.ops.iter().cloned()).collect();
         let mut results = self.compound(caller, &ops, false).await?;
         let mut written = Vec::with_capacity(chosen.len());
-        let mut read = None;
+        let (mut read, mut failed) = (None, None);
         for (number, item) in chosen.iter().zip(&items) {
             let own: Vec<OpResult> = results.take_results(item.ops.len());
             let status = own.last().map_or(results.status(), HasStatus::status);
@@ -71,8 +71,14 @@ impl Nfs4 {
                 self.close_left_open(caller, &own).await;
                 return Err(OpError::Status(status));
             }
-            written.push((*number, take_written_file(&mut own, &files[*number])?));
+            match take_written_file(&mut own, &files[*number]) {
+                Ok(object) => written.push((*number, object)),
+                Err(error) => failed = Some(error),
+            }
             read = Some(take!(own, Read));
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         let (Some(Ok(read)), Some(last)) = (read, chosen.last()) else { return Ok(Vec::new()) };
         let data = &files[*last].data;
@@ -85,7 +91,8 @@ impl Nfs4 {
             SAFE => Ok(Vec::new()),
             limit => {
                 self.write_start.note_proven(limit);
-                Ok(written)
+                // Data that begin beyond the limit may be wrong.
+                Ok(if start <= limit { written } else { Vec::new() })
             }
         }
     }
