@@ -136,7 +136,7 @@ impl Calls {
             record.finish()
         });
         let record = (&mut call).await?;
-        Ok((parse_reply(record)?, call.sendings() > 1))
+        Ok((parse_reply(record)?, call.transmissions() > 1))
     }
 
     /// Returns the number of calls in flight, and of those that had to wait for others.

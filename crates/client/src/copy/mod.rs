@@ -113,7 +113,7 @@ pub struct Copied<S: Tree, D: Tree> {
 /// they ended. The root of the source is an object, too.
 ///
 /// The failure of an object affects no other, except that nothing below a directory that cannot be made or listed is copied. The target of
-/// a file that failed is missing, or has a part of the content: it has the size and the times of the source only after a success. The same copy may be run again to
+/// a file that failed is missing, or has a part of the content: it has both the size and the times of the source only after a success. The same copy may be run again to
 /// complete it; with [`CopyOptions::skips`] it leaves out files that are the same already.
 ///
 /// The round trips depend on the depth of the tree and its bytes, not on the number of files. The future is not `Send`.

@@ -156,11 +156,11 @@ impl Connection {
         }
     }
 
-    /// Notes a call that was sent, for the `sendings`th time; returns whether the deadline changes.
-    pub(super) fn call_sent(&mut self, xid: u32, label: Label, sendings: u32, now: Duration) -> bool {
+    /// Notes a call that was sent, for the `transmissions`th time; returns whether the deadline changes.
+    pub(super) fn call_sent(&mut self, xid: u32, label: Label, transmissions: u32, now: Duration) -> bool {
         if let Some(datagrams) = &mut self.datagrams {
             let before = datagrams.deadline();
-            datagrams.sent(xid, label, sendings, now);
+            datagrams.sent(xid, label, transmissions, now);
             return datagrams.deadline() != before;
         }
         let is_first = self.in_flight.is_empty();
@@ -246,7 +246,7 @@ impl Connection {
         (failed, reason)
     }
 
-    /// Returns whether the server has never answered, and must at once.
+    /// Returns whether a call fails without further attempts, because the server has never answered.
     pub(super) fn fails_at_first(&self) -> bool {
         self.policy.fails_fast && !self.has_answered
     }

@@ -102,7 +102,7 @@ struct Call {
     times: CallTimes,
     connection: ConnectionId,
     /// Number of times that it was sent.
-    sendings: u32,
+    transmissions: u32,
     outcome: Option<Result<Bytes, CallError>>,
     waker: Option<Waker>,
     completion: Option<Box<dyn Completion>>,
@@ -219,15 +219,24 @@ impl Engine {
         };
         let record = encode(xid);
         let (outcome, waker) = (None, None);
-        let (sendings, is_abandoned) = (0, false);
-        let call =
-            Call { record, label, times, connection, sendings, outcome, waker, completion, is_abandoned };
+        let (transmissions, is_abandoned) = (0, false);
+        let call = Call {
+            record,
+            label,
+            times,
+            connection,
+            transmissions,
+            outcome,
+            waker,
+            completion,
+            is_abandoned,
+        };
         state.calls.insert(xid, call);
         match refusal {
             Some(error) => finish_call(&mut state.calls, xid, Err(error)),
             None => state.enqueue(connection, xid),
         }
-        PendingCall { engine: Arc::clone(self), xid, sendings: 0 }
+        PendingCall { engine: Arc::clone(self), xid, transmissions: 0 }
     }
 
     /// Ends all connections and calls. [`Self::poll_action`] then returns `None`.
@@ -370,12 +379,12 @@ impl Engine {
         {
             // A call that has ended meanwhile is not sent.
             let Some(call) = calls.get_mut(&xid).filter(|call| call.outcome.is_none()) else { continue };
-            call.sendings += 1;
+            call.transmissions += 1;
             *sent += 1;
             let record = call.record.clone();
             let bytes = record.iter().map(Bytes::len).sum();
             traffic.sent(call.label, &mut call.times, now, bytes);
-            if connection.call_sent(xid, call.label, call.sendings, now) {
+            if connection.call_sent(xid, call.label, call.transmissions, now) {
                 wake(action_waker);
             }
             return Poll::Ready(Some(record));
@@ -411,7 +420,7 @@ impl Engine {
         state.reconnect(id, self.now());
     }
 
-    /// Handles the news that no program has the server's port, or that the server cannot be reached. It may be forged, or pass: calls
+    /// Handles an ICMP error: no program has the server's port, or the server cannot be reached. It may be forged or temporary: calls
     /// fail only before the first reply, and if the first connection must succeed at once.
     pub fn handle_refused(&self, id: ConnectionId, error: ConnectError) {
         let now = self.now();
@@ -441,7 +450,7 @@ impl Engine {
                 let call = state.calls.get(&xid).filter(|call| call.connection == id);
                 if let Some(call) = call.filter(|call| call.outcome.is_none()) {
                     let sent_at = call.times.sent_at.unwrap_or(now);
-                    connection.handle_answer(xid, call.label, (call.sendings, sent_at), now);
+                    connection.handle_answer(xid, call.label, (call.transmissions, sent_at), now);
                     state.traffic.received(call.label, call.times, now, record.len());
                     finish_call(&mut state.calls, xid, Ok(record));
                 }
@@ -549,7 +558,7 @@ impl State {
     fn repeat_late(&mut self, id: ConnectionId, now: Duration) {
         let Self { connections, calls, traffic, .. } = self;
         let connection = &mut connections[id.0];
-        let repetitions = |xid: u32| calls.get(&xid).map_or(0, |call| call.sendings.saturating_sub(1));
+        let repetitions = |xid: u32| calls.get(&xid).map_or(0, |call| call.transmissions.saturating_sub(1));
         let (failed, reason) = connection.handle_late(now, repetitions);
         let error = reason.map_or(CallError::TimedOut, CallError::Unreachable);
         for xid in failed {
@@ -585,7 +594,7 @@ impl State {
 fn finish_call(calls: &mut HashMap<u32, Call>, xid: u32, outcome: Result<Bytes, CallError>) {
     let Some(call) = calls.get_mut(&xid).filter(|call| call.outcome.is_none()) else { return };
     if let Some(completion) = call.completion.take() {
-        completion.complete((call.sendings > 0).then_some(&outcome));
+        completion.complete((call.transmissions > 0).then_some(&outcome));
     }
     if call.is_abandoned {
         calls.remove(&xid);
@@ -608,14 +617,14 @@ pub struct PendingCall {
     engine: Arc<Engine>,
     xid: u32,
     /// Number of times that the call had been sent when its outcome was taken.
-    sendings: u32,
+    transmissions: u32,
 }
 
 impl PendingCall {
     /// Returns the number of times that the call has been sent. After more than one the server may have executed it before.
     #[must_use]
-    pub fn sendings(&self) -> u32 {
-        self.engine.state.lock().calls.get(&self.xid).map_or(self.sendings, |call| call.sendings)
+    pub fn transmissions(&self) -> u32 {
+        self.engine.state.lock().calls.get(&self.xid).map_or(self.transmissions, |call| call.transmissions)
     }
 }
 
@@ -632,7 +641,7 @@ impl Future for PendingCall {
         }
         let call = state.calls.remove(&this.xid);
         drop(state);
-        this.sendings = call.as_ref().map_or(0, |call| call.sendings);
+        this.transmissions = call.as_ref().map_or(0, |call| call.transmissions);
         Poll::Ready(call.and_then(|call| call.outcome).unwrap_or(Err(CallError::Closed)))
     }
 }
@@ -641,7 +650,7 @@ impl Drop for PendingCall {
     fn drop(&mut self) {
         let mut state = self.engine.state.lock();
         let Some(call) = state.calls.get_mut(&self.xid) else { return };
-        if call.outcome.is_none() && call.sendings > 0 && call.completion.is_some() {
+        if call.outcome.is_none() && call.transmissions > 0 && call.completion.is_some() {
             call.waker = None;
             call.is_abandoned = true;
             return;

@@ -128,24 +128,24 @@ impl RoundTrips {
         (self.flights.len() as u32) < self.window / PARTS
     }
 
-    /// Notes a call that was sent, for the `sendings`th time.
-    pub(super) fn sent(&mut self, xid: u32, label: Label, sendings: u32, now: Duration) {
+    /// Notes a call that was sent, for the `transmissions`th time.
+    pub(super) fn sent(&mut self, xid: u32, label: Label, transmissions: u32, now: Duration) {
         let estimate = class_of(label).map(|class| self.estimates[class as usize]).unwrap_or_default();
-        let deadline = now + estimate.timeout(self.initial, sendings.saturating_sub(1));
+        let deadline = now + estimate.timeout(self.initial, transmissions.saturating_sub(1));
         self.flights.insert(xid, Flight { label, sent_at: now, deadline });
     }
 
-    /// Notes the reply to a call that was sent `sendings` times, first at `sent_at`.
+    /// Notes the reply to a call that was sent `transmissions` times, first at `sent_at`.
     pub(super) fn replied(
         &mut self,
         xid: u32,
         label: Label,
-        (sendings, sent_at): (u32, Duration),
+        (transmissions, sent_at): (u32, Duration),
         now: Duration,
     ) {
         let is_full = self.flights.len() as u32 >= self.window / PARTS;
         self.flights.remove(&xid);
-        if sendings == 1
+        if transmissions == 1
             && let Some(class) = class_of(label)
         {
             self.estimates[class as usize].sample(now.saturating_sub(sent_at));
@@ -212,9 +212,9 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// Returns the timeout of a call that is sent for the `sendings`th time.
-    fn timeout(trips: &mut RoundTrips, label: Label, sendings: u32) -> Duration {
-        trips.sent(1000, label, sendings, ms(50_000));
+    /// Returns the timeout of a call that is sent for the `transmissions`th time.
+    fn timeout(trips: &mut RoundTrips, label: Label, transmissions: u32) -> Duration {
+        trips.sent(1000, label, transmissions, ms(50_000));
         let deadline = trips.flights[&1000].deadline;
         trips.forget(1000);
         deadline - ms(50_000)

@@ -124,10 +124,10 @@ fn sends_calls_again_over_a_new_connection_in_their_order() {
     assert!(matches!(test.action(), Some(Action::Connect { .. })));
     test.engine.handle_connected(test.connection);
     assert_eq!(test.sent(), [1, 3, 4], "call 2 was answered");
-    assert_eq!((calls[0].sendings(), fourth.sendings()), (2, 1));
+    assert_eq!((calls[0].transmissions(), fourth.transmissions()), (2, 1));
     test.reply(1);
     assert!(matches!(poll(&mut calls[0]), Some(Ok(_))));
-    assert_eq!(calls[0].sendings(), 2, "it is known after the reply too");
+    assert_eq!(calls[0].transmissions(), 2, "it is known after the reply too");
 }
 
 #[test]

@@ -229,7 +229,7 @@ impl Session {
         });
         let record = (&mut call).await.map_err(Unexecuted::Call)?;
         // A slot recognizes a repetition. Without one the server's reply cache does, which is limited and ends with the server.
-        let is_repeated = place.is_none() && call.sendings() > 1;
+        let is_repeated = place.is_none() && call.transmissions() > 1;
         let result: CompoundResult = parse_reply(record).map_err(|error| Unexecuted::Call(error.into()))?;
         if result.status != Status::OK {
             self.engine.note_error(label);

@@ -17,7 +17,7 @@ pub struct Options {
     pub mount_port: Option<u16>,
     /// Port of the lock manager (NLM), for version 3. `nlmport=`.
     pub nlm_port: Option<u16>,
-    /// How calls travel. `proto=`, `tcp`, `udp`.
+    /// The transport of calls. `proto=`, `tcp`, `udp`.
     pub transport: Option<Transport>,
     /// How calls of MOUNT travel; without it as those of NFS. `mountproto=`.
     pub mount_transport: Option<Transport>,

@@ -66,7 +66,7 @@ words! {
 }
 
 words! {
-    /// How calls travel.
+    /// The transport of calls.
     Transport {
         /// TCP.
         Tcp = "tcp",

@@ -53,7 +53,7 @@ async fn receive(engine: &Engine, id: ConnectionId, socket: &UdpSocket) {
         match socket.recv(&mut buffer).await {
             Ok(length) => {
                 engine.handle_bytes(id);
-                // One that is no record is as good as lost.
+                // Malformed datagrams are ignored.
                 let _ = engine.handle_record(id, Bytes::copy_from_slice(&buffer[..length]));
             }
             Err(error) => report(engine, id, socket, &error),
@@ -63,7 +63,7 @@ async fn receive(engine: &Engine, id: ConnectionId, socket: &UdpSocket) {
 
 async fn send(engine: &Engine, id: ConnectionId, socket: &UdpSocket) {
     while let Some(record) = poll_fn(|context| engine.poll_record(id, context)).await {
-        // A datagram that is not sent is as good as lost.
+        // A datagram that cannot be sent counts as lost.
         if let Err(error) = socket.send(&record.concat()).await {
             report(engine, id, socket, &error);
         }
