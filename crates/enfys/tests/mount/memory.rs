@@ -49,8 +49,8 @@ impl MemoryServer {
             .expect("the binary");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let line =
-            lines.by_ref().map_while(Result::ok).find(|line| line.contains("nfs://")).expect("it starts");
-        let port = line.split("nfs://127.0.0.1:").nth(1).expect("an address");
+            lines.by_ref().map_while(Result::ok).find(|line| line.contains(",port=")).expect("it starts");
+        let port = line.split(",port=").nth(1).expect("a port");
         let port = port.split(|byte: char| !byte.is_ascii_digit()).next().expect("digits");
         let port = port.parse().expect("a port");
         std::thread::spawn(move || lines.count());
