@@ -1,7 +1,5 @@
 //! Clients of the servers that URLs name.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -62,19 +60,20 @@ pub fn config(url: &Url) -> Config {
         None | Some(Recovery::Hard) => None,
         Some(Recovery::Soft | Recovery::Softerr) => Some(retrans),
     };
-    let owner = format!("enfys {} {} {:016x}", machine_name(), std::process::id(), random());
+    let owner = format!("enfys {} {} {:016x}", machine_name(), std::process::id(), random_u64());
     let name = url.host().to_string();
     Config {
         version: versions(url).first().copied().flatten(),
         retry: RetryPolicy { timeout, retries, fails_fast: true },
         host_name: Bytes::from(machine_name()),
-        ..Config::new(&name, owner.as_bytes(), random().to_be_bytes(), caller(options))
+        ..Config::new(&name, owner.as_bytes(), random_u64().to_be_bytes(), caller(options))
     }
     .with_options(options)
 }
 
 /// Returns the versions to try for a URL, in this order; `None` stands for the highest that the server has.
-pub(crate) fn versions(url: &Url) -> Vec<Option<Version>> {
+#[must_use]
+pub fn versions(url: &Url) -> Vec<Option<Version>> {
     match url.options.version {
         None => vec![None],
         Some(url::Version::V2) => vec![Some(Version::V2)],
@@ -113,13 +112,18 @@ fn addresses(host: &Host) -> io::Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-fn machine_name() -> String {
+/// Returns this machine's name, for credentials and names of clients.
+#[must_use]
+pub fn machine_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     name.chars().filter(char::is_ascii_graphic).take(MACHINE_NAME_MAX).collect()
 }
 
-/// Returns a number that differs at each call and in each process.
-fn random() -> u64 {
-    // The keys of the standard library's hash tables are random.
-    RandomState::new().build_hasher().finish()
+/// Returns a random number.
+#[must_use]
+pub fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    // Early at boot there may be no random numbers; the process ID still distinguishes clients.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes)
 }

@@ -3,43 +3,28 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
-use client::config::{Caches, Caller, Config, TRANSFER_MAX, Version};
-use client::engine::{Engine, RetryPolicy};
+use client::config::{Caches, Caller, Config, Version};
+use client::engine::Engine;
 use client::errno::Errno;
 use client::error::{Error, OpError};
 use client::fs::FileSystem;
 use client::hand_over::Identity;
 use client::results::Object;
-use client::url::{self, Host, Options, Recovery, Transport, Url};
+use client::url::{self, Options, Url};
 use net::answer_host_calls;
+use net::connect::{caller, config, versions};
+pub use net::connect::{machine_name, random_u64};
 use net::transport::{Route, SystemClock, run_transport};
 use protocol::nfs4::types::Status;
-use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
-use rustix::process::{getegid, geteuid, getgroups};
+use rustix::process::geteuid;
 use store::error_text;
 use tokio::task::JoinHandle;
-use xdr::Opaque;
 
 use super::quote::shell_quoted;
-
-/// Maximum number of bytes of a record from a server: a READ and its headers.
-const RECORD_MAX: usize = TRANSFER_MAX as usize + (1 << 20);
-/// Time until a silent server's connection is made again, without `timeo=`.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// The same over UDP for calls whose round trip time is not measured (nfs(5)).
-const TIMEOUT_UDP: Duration = Duration::from_millis(1100);
-/// Repetitions of `soft` without `retrans=` (nfs(5)).
-const RETRANSMISSIONS: u32 = 2;
-/// The same over UDP.
-const RETRANSMISSIONS_UDP: u32 = 3;
-/// Maximum number of bytes of this machine's name in a credential.
-const MACHINE_NAME_MAX: usize = 255;
 
 /// The failure of a command: its operation, the URL or path, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,16 +143,14 @@ impl Session {
             return Ok((server.client.clone(), server.caller.clone()));
         }
         let caller = caller(&url.options);
-        let addresses = resolve(url.host())?;
+        let route = route(url)?;
         let mut outcome = Err(OpError::Unsupported("this version of NFS"));
         let wanted = url.options.version;
         let versions = identity.map_or_else(|| versions(wanted), |of| vec![version_of(of, wanted)]);
         for version in versions {
             let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), random_u64() as u32));
-            let reserved_port = url.options.reserved_port.unwrap_or(true);
-            let route = Route { addresses: addresses.clone(), reserved_port, record_max: RECORD_MAX };
-            let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
-            let mut config = Config { caches: caches.clone(), ..config(url, caller.clone(), version) };
+            let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route.clone()));
+            let mut config = Config { version, caches: caches.clone(), ..config(url) };
             if let Some(identity) = identity {
                 config.owner = Bytes::from(identity.owner.clone());
                 config.host_name = Bytes::from(identity.host_name.clone());
@@ -199,7 +182,7 @@ impl Session {
             let client = client.clone();
             async move { client.run().await }
         });
-        let listener = tokio::task::spawn_local(answer_host_calls(client.clone(), addresses));
+        let listener = tokio::task::spawn_local(answer_host_calls(client.clone(), route.addresses));
         let tasks = vec![keeper, transport];
         let server = Server { client: client.clone(), caller: caller.clone(), tasks, listener };
         self.servers.borrow_mut().insert(key, server);
@@ -350,19 +333,6 @@ pub fn parse_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Returns the versions to try, in this order; `None` is the client's own order.
-fn versions(wanted: Option<url::Version>) -> Vec<Option<Version>> {
-    match wanted {
-        None => vec![None],
-        Some(url::Version::V2) => vec![Some(Version::V2)],
-        Some(url::Version::V3) => vec![Some(Version::V3)],
-        Some(url::Version::V4) => vec![Some(Version::V42), Some(Version::V41), Some(Version::V40)],
-        Some(url::Version::V4_0) => vec![Some(Version::V40)],
-        Some(url::Version::V4_1) => vec![Some(Version::V41)],
-        Some(url::Version::V4_2) => vec![Some(Version::V42)],
-    }
-}
-
 /// Returns the version of a client that this process continues. Version 2 is used only if it was asked for.
 fn version_of(identity: &Identity, wanted: Option<url::Version>) -> Option<Version> {
     match (identity.minor, wanted) {
@@ -371,82 +341,9 @@ fn version_of(identity: &Identity, wanted: Option<url::Version>) -> Option<Versi
     }
 }
 
-fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
-    let options = &url.options;
-    let (timeout, retrans) = match options.transport {
-        Some(Transport::Udp) => (TIMEOUT_UDP, RETRANSMISSIONS_UDP),
-        Some(Transport::Tcp) | None => (TIMEOUT, RETRANSMISSIONS),
-    };
-    let retrans = options.retransmissions.unwrap_or(retrans);
-    let timeout =
-        options.timeout_deciseconds.map_or(timeout, |tenths| Duration::from_millis(u64::from(tenths) * 100));
-    let retries = match options.recovery {
-        None | Some(Recovery::Hard) => None,
-        Some(Recovery::Soft | Recovery::Softerr) => Some(retrans),
-    };
-    let owner = format!("enfys {} {} {:016x}", machine_name(), std::process::id(), random_u64());
-    Config {
-        version,
-        retry: RetryPolicy { timeout, retries, fails_fast: true },
-        host_name: Bytes::from(machine_name()),
-        caches: Caches::none(),
-        ..Config::new(&url.host().to_string(), owner.as_bytes(), random_u64().to_be_bytes(), machine)
-    }
-    .with_options(options)
-}
-
-/// Returns the caller: the process, or the user and group of the options.
-fn caller(options: &Options) -> Caller {
-    let own: Vec<u32> = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
-    // Another user's groups are unknown here.
-    let groups = if options.uid.is_some() || options.gid.is_some() { Vec::new() } else { own };
-    let groups = &groups[..groups.len().min(MAX_GROUPS)];
-    let name = Opaque::new(Bytes::from(machine_name()));
-    Caller::sys(&AuthSys {
-        stamp: 0,
-        machine_name: name.unwrap_or_else(|_| Opaque::from_static(b"localhost")),
-        uid: options.uid.unwrap_or_else(|| geteuid().as_raw()),
-        gid: options.gid.unwrap_or_else(|| getegid().as_raw()),
-        gids: GroupList::new(groups).unwrap_or_default(),
+/// Returns the way to a URL's server. May query name services.
+fn route(url: &Url) -> Result<Route, Failure> {
+    net::connect::route(url).map_err(|error| {
+        Failure::new(format!("cannot connect to {}: no address: {}", url.host(), error_text(&error)))
     })
-}
-
-/// Returns this machine's name for credentials.
-pub fn machine_name() -> String {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    name.chars().filter(char::is_ascii_graphic).take(MACHINE_NAME_MAX).collect()
-}
-
-/// Returns a random number.
-pub fn random_u64() -> u64 {
-    let mut bytes = [0; 8];
-    // Early at boot there may be no random numbers; the process ID still distinguishes clients.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    u64::from_ne_bytes(bytes)
-}
-
-/// Returns the addresses of a host. May query name services.
-fn resolve(host: &Host) -> Result<Vec<IpAddr>, Failure> {
-    let name = match host {
-        Host::V4(address) => return Ok(vec![(*address).into()]),
-        Host::V6(address, None) => return Ok(vec![(*address).into()]),
-        // Only the system knows the number of an interface.
-        Host::V6(_, Some(_)) => {
-            return Err(Failure::new(format!(
-                "cannot connect to {host}: addresses with a scope are not supported by the transport yet: use another address"
-            )));
-        }
-        Host::Name(name) => name,
-    };
-    let found = (name.as_str(), 0).to_socket_addrs();
-    let found = found.map_err(|error| {
-        Failure::new(format!("cannot connect to {name}: no address: {}", error_text(&error)))
-    })?;
-    let mut addresses: Vec<IpAddr> = Vec::new();
-    for address in found.map(|address| address.ip()) {
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
-    Ok(addresses)
 }

@@ -630,7 +630,7 @@ fn a_link_that_is_planted_during_a_copy_is_not_followed() {
         .expect("the binary starts");
     let error = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("/target/sub/planted") && error.contains("symbolic links"), "{error}");
+    assert!(error.contains("/target/sub/planted: Not a directory"), "{error}");
     assert_eq!(std::fs::read_dir(&outside).expect("a directory").count(), 0);
     assert_eq!(std::fs::read_dir(target.join("moved")).expect("a directory").count(), 0);
 }
