@@ -435,6 +435,11 @@ impl Entry {
         if let (Some(Before::Assumed), Some(attributes)) = (changed.before, changed.after) {
             // Unless a change by others is known already.
             let is_valid = self.valid == self.latest;
+            let is_longer =
+                attributes.size > self.attributes.size && !is_newer(&self.attributes, &attributes);
+            // Of writes within a microsecond, the unit of version 2's times, the one after which the file is longer is later.
+            let generation_before = if is_longer { self.generation } else { started.generation };
+            let started = Started { generation: generation_before, ..started };
             let invalidate = self.accept(generation, started, attributes);
             if is_valid {
                 self.valid = self.latest;

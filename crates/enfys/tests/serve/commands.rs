@@ -589,8 +589,14 @@ fn names_of_a_lying_server_lead_nowhere() {
             let dir = TestDir::new();
             let (outer, target) = (dir.directory("outer"), dir.directory("outer/target"));
             let port = edited(place.server.address, |_| {}, move |reply| replace(reply, from, to));
+            let mount_port = if version == "3" { format!("&mountport={port}") } else { String::new() };
             let output = Command::new(ENFYS)
-                .args(["cp", "-r", "-T", &format!("nfs://127.0.0.1:{port}/export/tree?version={version}")])
+                .args([
+                    "cp",
+                    "-r",
+                    "-T",
+                    &format!("nfs://127.0.0.1:{port}/export/tree?version={version}{mount_port}"),
+                ])
                 .arg(&target)
                 .output()
                 .expect("the binary starts");

@@ -239,7 +239,9 @@ fn a_listing_continues_at_any_earlier_position() {
         assert_eq!(list(all[29].0, 1 << 16).await, all[30..], "seekdir(3) back");
         let plus = Readdir { node, handle, offset: 0, size: 1 << 16 };
         let (_, lookups) = files.readdirplus(plus).await.expect("a listing");
-        assert_eq!(lookups.len(), 50, "each entry but the two dots is a lookup");
+        // Version 2 lists only names.
+        let count = if files.mount.client().version() == Version::V2 { 0 } else { 50 };
+        assert_eq!(lookups.len(), count, "each entry but the two dots is a lookup");
     });
 }
 

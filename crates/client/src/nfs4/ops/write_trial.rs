@@ -1,5 +1,7 @@
 //! Whether a server executes compounds of several WRITEs correctly: [`super::super::write_start`] has the reason.
 
+use std::cmp::Reverse;
+
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::session::SequenceArgs;
@@ -137,7 +139,11 @@ fn choose(files: &[NewFile<'_>], limits: &Limits, operations: usize, proven: usi
     // READ is one more.
     let (mut chosen, mut left) = (Vec::new(), operations.saturating_sub(1));
     let (mut request, mut reply, mut data) = (OVERHEAD, OVERHEAD, 0);
-    for (number, file) in files.iter().enumerate() {
+    // The largest files first: the number of operations is limited.
+    let mut numbers: Vec<usize> = (0..files.len()).collect();
+    numbers.sort_by_key(|number| Reverse(files[*number].data.len()));
+    for number in numbers {
+        let file = &files[number];
         let mode = file.set.mode.unwrap_or(file.mode) & file.mode;
         let fits = request + Nfs4::write_request(file) <= limits.request as usize
             && reply + REPLY + file.data.len() <= limits.response as usize;
