@@ -184,14 +184,16 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "client-cached",
         about: "clients of versions 4.1 and 4.2 with caches and delegations: locks exclude, closed and synced data are seen",
         run: |seed| {
-            full_clients::run_cached(seed, &[ClientVersion::V41, ClientVersion::V42, ClientVersion::V42])
+            let versions = &[ClientVersion::V41, ClientVersion::V42, ClientVersion::V42];
+            full_clients::run_cached(seed, versions, true)
         },
     },
     Scenario {
         name: "client-cached-mixed",
-        about: "the same beside a client of version 4.0, which has no delegations",
+        about: "the same beside a client of version 4.0, which has no delegations, without changes of names",
         run: |seed| {
-            full_clients::run_cached(seed, &[ClientVersion::V40, ClientVersion::V41, ClientVersion::V42])
+            let versions = &[ClientVersion::V40, ClientVersion::V41, ClientVersion::V42];
+            full_clients::run_cached(seed, versions, false)
         },
     },
 ];

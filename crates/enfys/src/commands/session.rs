@@ -146,7 +146,7 @@ impl Session {
         let route = route(url)?;
         let mut outcome = Err(OpError::Unsupported("this version of NFS"));
         let wanted = url.options.version;
-        let versions = identity.map_or_else(|| versions(wanted), |of| vec![version_of(of, wanted)]);
+        let versions = identity.map_or_else(|| versions(url), |of| vec![version_of(of, wanted)]);
         for version in versions {
             let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), random_u64() as u32));
             let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route.clone()));

@@ -60,18 +60,28 @@ const FAULTS_WITHIN: Duration = Duration::from_secs(120);
 /// # Errors
 /// Returns the failure.
 pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
-    run_with(seed, versions, false)
+    run_with(seed, versions, false, true)
 }
 
-/// As [`run`], with caches and delegations: programs lock byte ranges of the files and write through the cache.
+/// As [`run`], with caches and delegations: programs lock byte ranges of the files and write through the cache. Others change names
+/// if `changes_names`.
 ///
 /// # Errors
 /// Returns the failure.
-pub(crate) fn run_cached(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
-    run_with(seed, versions, true)
+pub(crate) fn run_cached(
+    seed: u64,
+    versions: &'static [Version],
+    changes_names: bool,
+) -> Result<Report, String> {
+    run_with(seed, versions, true, changes_names)
 }
 
-fn run_with(seed: u64, versions: &'static [Version], is_cached: bool) -> Result<Report, String> {
+fn run_with(
+    seed: u64,
+    versions: &'static [Version],
+    is_cached: bool,
+    changes_names: bool,
+) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let memory = [Memory::All, Memory::Replies, Memory::Clients][rng.below(3) as usize];
     let model = SharedModel::default();
@@ -83,8 +93,12 @@ fn run_with(seed: u64, versions: &'static [Version], is_cached: bool) -> Result<
     world.lease = is_cached.then_some(LONG_LEASE);
     let is_private = memory == Memory::Clients;
     let files = if is_private { versions.len() * PROGRAMS } else { FILES };
-    *model.borrow_mut() =
-        Model { files: vec![model::SharedFile::default(); files], is_private, ..Model::default() };
+    *model.borrow_mut() = Model {
+        files: vec![model::SharedFile::default(); files],
+        is_private,
+        changes_names,
+        ..Model::default()
+    };
     (0..files).for_each(|file| put(&world.backend, file));
     let power_failures = if memory == Memory::All { rng.below(3) } else { 0 };
     world.plan_faults(rng.below(3), power_failures, rng.below(2), FAULTS_WITHIN);
@@ -190,6 +204,9 @@ async fn run_machine(
             let own = (host * PROGRAMS + number).saturating_sub(PROGRAMS);
             let directory =
                 Directory { client: client.clone(), caller: caller(), handle: root.handle, fs: fs.clone() };
+            if number < PROGRAMS && !model.borrow().changes_names {
+                continue;
+            }
             running.push(match &fs {
                 _ if number < PROGRAMS => Box::pin(names::run(program, directory, NAME_STEPS)),
                 Some(fs) => Box::pin(cached::run(program, fs.clone(), own, CACHED_ROUNDS)),

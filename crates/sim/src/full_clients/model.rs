@@ -50,6 +50,8 @@ pub(super) struct Model {
     /// Whether a file is written by one program of one host only, without a lock. A server that forgets replies when it restarts may
     /// execute a REMOVE again, so that a lock file excludes no program.
     pub(super) is_private: bool,
+    /// Whether programs change names.
+    pub(super) changes_names: bool,
     /// Changes of names that must have been made exactly once, by their names in `Slowness`.
     pub(super) once: BTreeSet<String>,
     /// The current step of each program, to report the step at which a run hangs.
