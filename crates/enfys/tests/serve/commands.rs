@@ -580,7 +580,8 @@ fn names_of_a_lying_server_lead_nowhere() {
     let place = Place::insecure();
     place.good("mkdir -p @tree/QQ @tree/a_b");
     place.good("touch @tree/QQ/inner @tree/a_b/inner @tree/good");
-    for version in ["3", "4.0", "4.2"] {
+    // The relay has one connection. Version 3 needs two; the client's `nfs3/lying.rs` has such names.
+    for version in ["4.0", "4.2"] {
         for (from, to, status, names) in [
             (&b"QQ"[..], &b".."[..], 0, &["a_b", "good"][..]),
             (b"a_b", b"a/b", 1, &[]),
@@ -589,14 +590,8 @@ fn names_of_a_lying_server_lead_nowhere() {
             let dir = TestDir::new();
             let (outer, target) = (dir.directory("outer"), dir.directory("outer/target"));
             let port = edited(place.server.address, |_| {}, move |reply| replace(reply, from, to));
-            let mount_port = if version == "3" { format!("&mountport={port}") } else { String::new() };
             let output = Command::new(ENFYS)
-                .args([
-                    "cp",
-                    "-r",
-                    "-T",
-                    &format!("nfs://127.0.0.1:{port}/export/tree?version={version}{mount_port}"),
-                ])
+                .args(["cp", "-r", "-T", &format!("nfs://127.0.0.1:{port}/export/tree?version={version}")])
                 .arg(&target)
                 .output()
                 .expect("the binary starts");
