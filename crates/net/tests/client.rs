@@ -153,13 +153,17 @@ fn files_and_directories_are_used_over_datagrams() {
 #[test]
 fn a_port_without_a_server_is_an_error_at_once_over_datagrams() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    is_refused(Config { transport: Transport::Udp, ..config(port, Some(Version::V3)) });
+}
+
+/// Checks that connecting fails because no server listens.
+fn is_refused(config: Config) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), 1));
         let addresses = vec![Ipv4Addr::LOCALHOST.into()];
         let route = Route { addresses, reserved_port: false, record_max: 2 << 20 };
         let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
-        let config = Config { transport: Transport::Udp, ..config(port, Some(Version::V3)) };
         let error = Client::connect(Arc::clone(&engine), config).await.err().unwrap();
         assert_eq!(error.fault(), Fault::Network);
         assert!(error.to_string().contains("Connection refused"), "{error}");
@@ -234,18 +238,7 @@ fn a_listing_of_many_names_is_whole() {
 fn an_unreachable_server_is_an_error_at_once() {
     // No server listens at a port that was free just before.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, async {
-        let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), 1));
-        let addresses = vec![Ipv4Addr::LOCALHOST.into()];
-        let route = Route { addresses, reserved_port: false, record_max: 2 << 20 };
-        let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
-        let error = Client::connect(Arc::clone(&engine), config(port, None)).await.err().unwrap();
-        assert_eq!(error.fault(), Fault::Network);
-        assert!(error.to_string().contains("Connection refused"), "{error}");
-        engine.shut_down();
-        transport.await.unwrap();
-    });
+    is_refused(config(port, None));
 }
 
 #[test]

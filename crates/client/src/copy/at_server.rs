@@ -32,17 +32,17 @@ pub enum ByServer {
 
 /// Operations that the servers of a copy do not support, as far as is known. Each is tried once.
 #[derive(Debug, Default)]
-pub(super) struct Inability {
+pub(super) struct Unsupported {
     cloning: AtomicBool,
     copying: AtomicBool,
 }
 
 /// Returns whether a server reports that it does not support this at all, between these file systems, or for these files.
-fn is_inability(cause: &OpError) -> bool {
+fn is_unsupported(cause: &OpError) -> bool {
     [Errno::EOPNOTSUPP, Errno::EXDEV, Errno::EINVAL].contains(&cause.errno())
 }
 
-impl Inability {
+impl Unsupported {
     /// Lets the server of both trees copy a file into an empty one; `None` if it does not support it.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Inability {
         if !self.cloning.load(Relaxed) || reflink == Reflink::Always {
             match to.clone_from(reader, writer, size).await {
                 Ok(()) => return Ok(Some(ByServer::Cloned)),
-                Err(cause) if reflink == Reflink::Auto && is_inability(&cause) => {
+                Err(cause) if reflink == Reflink::Auto && is_unsupported(&cause) => {
                     self.cloning.store(true, Relaxed)
                 }
                 Err(cause) => return Err(to.cannot("clone", writer, cause)),
@@ -74,7 +74,7 @@ impl Inability {
                     // The file has become shorter: the reader will notice.
                     Ok(0) => return Ok(None),
                     Ok(count) => offset += count,
-                    Err(cause) if is_inability(&cause) => {
+                    Err(cause) if is_unsupported(&cause) => {
                         self.copying.store(true, Relaxed);
                         return Ok(None);
                     }

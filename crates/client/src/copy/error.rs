@@ -30,6 +30,8 @@ pub enum CopyError<S, D> {
 /// The reason why an object is not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
+    /// There is no source.
+    Missing,
     /// The source is a directory, and the copy is not recursive.
     Directory,
     /// The source is neither a regular file nor a directory, and the copy is not recursive.
@@ -67,6 +69,7 @@ impl<S: fmt::Display, D: fmt::Display> fmt::Display for CopyError<S, D> {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Missing => f.write_str("it does not exist"),
             Self::Directory => f.write_str("it is a directory, and the copy is not recursive"),
             Self::NotRegular => f.write_str("it is not a regular file, and the copy is not recursive"),
             Self::IntoItself => f.write_str("a directory cannot be copied into itself"),

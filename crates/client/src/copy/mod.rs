@@ -23,7 +23,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
-use at_server::Inability;
+use at_server::Unsupported;
 pub use at_server::{ByServer, Reflink};
 pub use error::{CopyError, Item, Refusal};
 use queue::Queue;
@@ -112,9 +112,9 @@ pub struct Copied<S: Tree, D: Tree> {
 /// Copies everything below the root of a tree to the root of another, and returns an outcome for each object, in the order in which
 /// they ended. The root of the source is an object, too.
 ///
-/// The failure of an object affects no other, except that nothing below a directory that cannot be made or listed is copied. The target of
-/// a file that failed is missing, or has a part of the content: it has both the size and the times of the source only after a success. The same copy may be run again to
-/// complete it; with [`CopyOptions::skips`] it leaves out files that are the same already.
+/// The failure of an object affects no other, except that nothing below a directory that cannot be made or listed is copied. The
+/// target of a file that failed is missing, or has a part of the content: it has both the size and the times of the source only
+/// after a success. The same copy may be run again to complete it; with [`CopyOptions::skips`] it leaves out files that are the same already.
 ///
 /// The round trips depend on the depth of the tree and its bytes, not on the number of files. The future is not `Send`.
 pub async fn copy_tree<S: Tree, D: Tree>(from: &S, to: &D, options: CopyOptions) -> Vec<Copied<S, D>> {
@@ -133,7 +133,9 @@ pub async fn copy_tree<S: Tree, D: Tree>(from: &S, to: &D, options: CopyOptions)
         Ok(Some(attributes)) => {
             Copier::new(from, to, options, &all).copy(root.clone(), root, attributes).await;
         }
-        Ok(None) => {}
+        Ok(None) => {
+            all.done(Item { source: Some(&root), target: &root }, Err(CopyError::Refused(Refusal::Missing)))
+        }
         Err(error) => all.done(Item { source: Some(&root), target: &root }, Err(CopyError::Source(error))),
     }
     all.0.into_inner()
@@ -162,7 +164,7 @@ pub struct Copier<'a, S, D> {
     /// The target directory.
     target: OnceLock<(TreePath, Attributes)>,
     /// Operations that the server does not support.
-    inability: Inability,
+    unsupported: Unsupported,
 }
 
 /// An object to copy.
@@ -215,7 +217,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             state: Mutex::default(),
             source: OnceLock::new(),
             target: OnceLock::new(),
-            inability: Inability::default(),
+            unsupported: Unsupported::default(),
         }
     }
 
@@ -429,7 +431,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             return Ok(false);
         }
         let what = (attributes.size, self.options.preserves);
-        let done = self.inability.copy((from, reader), (to, writer), what, reflink).await;
+        let done = self.unsupported.copy((from, reader), (to, writer), what, reflink).await;
         let Some(how) = done.map_err(CopyError::AtServer)? else { return Ok(false) };
         self.report.by_server(how);
         self.report.copied(attributes.size);

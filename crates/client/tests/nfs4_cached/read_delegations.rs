@@ -13,7 +13,7 @@ use client::fs::{File, FileSystem, OpenOptions};
 use client::results::OpenMode;
 use protocol::nfs4::types::OpNum;
 
-use crate::world::{Fate, LEASE, World, root, user};
+use crate::world::{Fate, LEASE, Peer, World, root, user};
 
 const VERSIONS: [Version; 2] = [Version::V41, Version::V42];
 const WRITE: OpenOptions = OpenOptions { mode: OpenMode::WRITE, ..OpenOptions::READ };
@@ -294,19 +294,25 @@ fn idle_delegations_are_returned() {
     assert_eq!(world.server().counts().opens, 0);
 }
 
-#[test]
-fn nothing_is_trusted_after_the_lease() {
-    let world = World::new();
-    make(&world, b"file", b"first");
+/// Cuts off a client that holds a delegation and has the file open, until another client has changed the file.
+fn change_unnoticed(world: &Rc<World>) -> (FileSystem, Rc<Peer>, File) {
+    make(world, b"file", b"first");
     let ((one, peer), (two, _)) = (world.mounted(Version::V42), world.mounted(Version::V42));
-    settle(&world);
-    let file = open(&world, &one, b"file");
-    assert_eq!((read(&world, &file), counts(&one).held), (b"first".to_vec(), 1));
-    peer.cut(&world, true);
+    settle(world);
+    let file = open(world, &one, b"file");
+    assert_eq!((read(world, &file), counts(&one).held), (b"first".to_vec(), 1));
+    peer.cut(world, true);
     world.pass(LEASE * 2);
     let writer = world.run(two.open(b"file", &WRITE)).unwrap();
     world.run(writer.write_at(0, Bytes::from_static(b"other"))).unwrap();
     world.run(writer.close()).unwrap();
+    (one, peer, file)
+}
+
+#[test]
+fn nothing_is_trusted_after_the_lease() {
+    let world = World::new();
+    let (_one, peer, file) = change_unnoticed(&world);
     let mut reading = Box::pin(file.read_at(0, 5));
     assert!(world.run_for(Duration::from_secs(5), reading.as_mut()).is_none(), "the server is asked");
     peer.cut(&world, false);
@@ -316,16 +322,7 @@ fn nothing_is_trusted_after_the_lease() {
 #[test]
 fn nothing_is_trusted_after_a_lapse_before_revoked_state_is_found() {
     let world = World::new();
-    make(&world, b"file", b"first");
-    let ((one, peer), (two, _)) = (world.mounted(Version::V42), world.mounted(Version::V42));
-    settle(&world);
-    let file = open(&world, &one, b"file");
-    assert_eq!((read(&world, &file), counts(&one).held), (b"first".to_vec(), 1));
-    peer.cut(&world, true);
-    world.pass(LEASE * 2);
-    let writer = world.run(two.open(b"file", &WRITE)).unwrap();
-    world.run(writer.write_at(0, Bytes::from_static(b"other"))).unwrap();
-    world.run(writer.close()).unwrap();
+    let (one, peer, file) = change_unnoticed(&world);
     // The client renews its lease, and cannot ask yet which state was revoked.
     peer.judge(|ops| if ops.contains(&OpNum::TEST_STATEID) { Fate::Hold } else { Fate::Serve });
     peer.cut(&world, false);

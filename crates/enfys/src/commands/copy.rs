@@ -72,6 +72,7 @@ impl<S: Tree, D: Tree> ShownCopy<'_, S, D> {
         let (source, target) =
             (self.from.show(item.source.unwrap_or(&TreePath::root())), self.to.show(item.target));
         match why {
+            Refusal::Missing => format!("cannot access {source}: No such file or directory"),
             Refusal::Directory => format!("{source} is a directory and is left out (-r copies it)"),
             Refusal::NotRegular => {
                 format!("{source} is not a regular file (-r copies it as the same type)")
