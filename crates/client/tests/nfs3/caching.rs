@@ -210,6 +210,40 @@ fn names_are_looked_up_once() {
     });
 }
 
+#[test]
+fn a_removed_name_shows_in_the_links_of_the_others() {
+    let link = Link::new();
+    let client = link.client();
+    link.run(async {
+        let top = mount(&client).await;
+        close(create(&top, b"first").await).await;
+        for other in [b"second", b"third!"] {
+            let (file, _) = top.lookup(&root(), b"first").await.unwrap();
+            assert_eq!(file.link(&root(), &top, other).await.unwrap().nlink, 2);
+            top.rename(&root(), other, &top, b"moved").await.unwrap();
+            top.unlink(&root(), b"moved").await.unwrap();
+            assert_eq!(file.attributes(&root()).await.unwrap().nlink, 1);
+        }
+    });
+}
+
+#[test]
+fn a_name_that_is_not_cached_shows_in_the_links_of_the_others_too() {
+    let link = Link::new();
+    let client = link.client();
+    link.run(async {
+        let top = mount(&client).await;
+        close(create(&top, b"first").await).await;
+        let (file, _) = top.lookup(&root(), b"first").await.unwrap();
+        // Nobody looks the second name up, and the first one shows two links.
+        client.link(&root(), file.handle(), top.handle(), b"second").await.unwrap();
+        close(file.open(&root(), OpenFlags::READ).await.unwrap()).await;
+        assert_eq!(file.attributes(&root()).await.unwrap().nlink, 2);
+        top.unlink(&root(), b"second").await.unwrap();
+        assert_eq!(file.attributes(&root()).await.unwrap().nlink, 1);
+    });
+}
+
 /// Overwrites a file by another client.
 async fn overwrite(top: &Inode, content: &'static [u8]) {
     let (file, _) = top.lookup(&root(), b"file").await.unwrap();

@@ -321,25 +321,31 @@ impl Inode {
     /// # Errors
     /// As unlink(2).
     pub async fn unlink(&self, caller: &Caller, name: &[u8]) -> Result<(), OpError> {
-        let mut object = self.cached_inode(caller, name);
-        // REMOVE of version 4 takes directories too.
-        if self.client().version().minor().is_some() || self.mount.has_open_files() {
-            let (found, _) = self.lookup(caller, name).await?;
-            if found.kind() == FileKind::Directory {
-                return Err(OpError::Status(Status::ISDIR));
-            }
-            if found.keep_unlinked(caller, self, name).await? {
-                found.expire();
-                return Ok(());
-            }
-            found.give_back().await;
-            object = Some(found);
-        }
-        let removed = self.remove(caller, name, false).await;
-        if let Some(object) = object {
+        let object = self.unlinked_object(caller, name).await?;
+        if object.keep_unlinked(caller, self, name).await? {
             object.expire();
+            return Ok(());
         }
+        object.give_back().await;
+        let removed = self.remove(caller, name, false).await;
+        // Its other names show one link less.
+        object.expire();
         removed
+    }
+
+    /// Returns the object that loses its name `name`. The server is asked where the cached name may be old and that matters:
+    /// if the object is a directory, which REMOVE of version 4 takes too, or may be open.
+    async fn unlinked_object(&self, caller: &Caller, name: &[u8]) -> Result<Self, OpError> {
+        if self.client().version().minor().is_none() && !self.mount.has_open_files() {
+            if let Some(object) = self.cached_inode(caller, name) {
+                return Ok(object);
+            }
+        }
+        let (object, _) = self.lookup(caller, name).await?;
+        match object.kind() {
+            FileKind::Directory => Err(OpError::Status(Status::ISDIR)),
+            _ => Ok(object),
+        }
     }
 
     /// Removes the name of an empty directory.
