@@ -118,7 +118,7 @@ fn synced_files_are_there_after_a_crash() {
     if !can_mount() {
         return;
     }
-    for version in ["3", "4.0", "4.1", "4.2"] {
+    for version in ["2", "3", "4.0", "4.1", "4.2"] {
         // A client that was killed reclaims nothing: others wait for the end of the grace period.
         let mut server = Server::with_lease(2);
         let mut next = 0;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{ENFYS, Mounted, Server, await_that, can_mount, foreground, is_mounted, run, sh, shell};
 
 /// Versions whose mounts are replaced.
-const VERSIONS: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
+const VERSIONS: [&str; 5] = ["2", "3", "4.0", "4.1", "4.2"];
 
 /// A program with files in all states, which continues when its directory gets a file `go`, and ends with `ok`.
 ///
@@ -132,7 +132,7 @@ fn programs_under_load_notice_nothing() {
     if !can_mount() {
         return;
     }
-    for version in ["3", "4.2"] {
+    for version in ["2", "3", "4.2"] {
         let server = Server::start();
         let mounted = Mounted::new(&server, version, &[]);
         let script = "for f in $(seq 150); do
@@ -171,7 +171,7 @@ fn a_program_that_waits_for_a_lock_still_gets_it() {
     if !can_mount() {
         return;
     }
-    for version in ["3", "4.1"] {
+    for version in ["2", "3", "4.1"] {
         let server = Server::start();
         let (mounted, other) = (Mounted::new(&server, version, &[]), Mounted::new(&server, version, &[]));
         mounted.sh("touch f");

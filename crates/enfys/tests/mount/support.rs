@@ -15,7 +15,7 @@ pub(crate) const ENFYS: &str = env!("CARGO_BIN_EXE_enfys");
 /// Longest wait for an event; far above the usual time.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Versions of which mounts are tested.
-pub(crate) const VERSIONS: [&str; 3] = ["3", "4.1", "4.2"];
+pub(crate) const VERSIONS: [&str; 4] = ["2", "3", "4.1", "4.2"];
 
 /// Returns whether this machine can mount, and prints why it cannot.
 pub(crate) fn can_mount() -> bool {
@@ -66,7 +66,8 @@ impl Server {
     pub(crate) fn start_again(&mut self) {
         let state = self.dir.path().join("state");
         let mut command = Command::new(ENFYS);
-        command.args(["serve", "--squash", "none", "--listen", &format!("127.0.0.1:{}", self.port)]);
+        command.args(["serve", "--squash", "none", "--versions", "2,3,4"]);
+        command.args(["--listen", &format!("127.0.0.1:{}", self.port)]);
         command.arg("--config").arg(self.dir.path().join("enfys.toml"));
         command.arg("--state-dir").arg(state).arg(self.export()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary");
