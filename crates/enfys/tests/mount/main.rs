@@ -6,6 +6,7 @@ mod lifetime;
 mod lock_calls;
 mod memory;
 mod messages;
+mod overlay;
 mod programs;
 #[path = "../shared/promtool.rs"]
 mod promtool;
