@@ -38,39 +38,8 @@ ip -n other link set lo up
 ip -n other addr add 10.99.1.2/24 dev vec1
 ip -n other link set vec1 up
 ip -n other route add default via 10.99.1.1
-ip route add 10.99.1.0/24 via 10.99.0.1
-
-# The kernel's own server, to compare results with: its files are in the guest's memory.
-if [ -n "$KNFSD_ROOT" ]; then
-    mount -t tmpfs state /var/lib/nfs
-    touch /var/lib/nfs/{etab,rmtab}
-    mkdir -p /var/lib/nfs/{v4recovery,nfsdcltrack}
-    modprobe -d /run/modules nfsd
-    mount -t nfsd nfsd /proc/fs/nfsd
-    number=0
-    # Debian's configuration asks the server's own list of users for groups, and not the client.
-    mount --bind /dev/null /etc/nfs.conf
-    mkdir -p "$KNFSD_ROOT"
-    mount -t tmpfs root "$KNFSD_ROOT"
-    mkdir -p "$KNFSD_ROOT"/{export,space,quota}
-    mount -t tmpfs space "$KNFSD_ROOT/space"
-    mount -t tmpfs quota "$KNFSD_ROOT/quota"
-    # tmpfs of this kernel loses its position in a directory that changes; ext4 does not.
-    modprobe -d /run/modules loop
-    mknod /dev/loop0 b 7 0
-    truncate -s 700M /run/tmp/knfsd.img
-    mkfs.ext4 -q -N 60000 /run/tmp/knfsd.img
-    mount -o loop=/dev/loop0 /run/tmp/knfsd.img "$KNFSD_ROOT/export"
-    rpcbind -w
-    for export in / /export /space /quota; do
-        mode=rw
-        [ "$export" != / ] || mode=ro
-        exportfs -o "$mode,no_root_squash,insecure,no_subtree_check,fsid=$number" "*:$KNFSD_ROOT$export"
-        number=$((number + 1))
-    done
-    rpc.nfsd --grace-time 2 --lease-time 10 4
-    rpc.mountd --port "$MOUNT_PORT"
-fi
+# The guest with the kernel's own server, if there is one.
+ip route add 10.99.2.0/24 via 10.99.0.1
 
 # Users other than root must reach the program, wherever this project's directory is.
 install -m 755 "$HOST_PROBE" /run/probe

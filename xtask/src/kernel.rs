@@ -7,6 +7,7 @@
 mod channel;
 mod guest;
 mod inside;
+mod knfsd;
 mod matrix;
 mod portion;
 mod script;
@@ -20,7 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::report::{Outcome, Tally, workspace_root};
+use crate::report::{Outcome, Tally, target_dir, workspace_root};
 use crate::setup::{has_program, is_root};
 use crate::tools::TOOLS;
 use matrix::{Backend, Combination, Export, Version};
@@ -70,6 +71,9 @@ pub(crate) struct Options {
     /// Run scripts that measure; they print their measurements
     #[arg(long, conflicts_with_all = ["selfcheck", "suite"])]
     timings: bool,
+    /// A variable for the tests, NAME=VALUE, such as FILES=600 for longlink (can be repeated)
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
+    variables: Vec<(String, String)>,
     /// Internal: run in the namespaces of one combination
     #[arg(long, hide = true)]
     inside: bool,
@@ -136,6 +140,17 @@ fn absolute(path: &str) -> std::io::Result<PathBuf> {
     std::path::absolute(path)
 }
 
+/// Parses a shell variable, whose value needs no quotes.
+fn variable(text: &str) -> Result<(String, String), String> {
+    let is_plain = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    match text.split_once('=') {
+        Some((name, value)) if is_plain(name) && is_plain(value) => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("is not NAME=VALUE of letters, digits and underscores".to_owned()),
+    }
+}
+
 /// Runs all chosen tests in all chosen combinations.
 pub(crate) fn run(options: &Options) -> Outcome {
     if options.list {
@@ -176,6 +191,9 @@ fn run_choices(choices: &[Options]) -> Outcome {
         return Ok(tally);
     };
     build()?;
+    if choices.iter().any(|options| options.timings) {
+        build_peers();
+    }
     portion::longest_first(&mut portions);
     tally += run_all(options.jobs(), &portions);
     Ok(tally)
@@ -191,7 +209,7 @@ fn is_chosen(options: &Options, combination: &Combination) -> bool {
         true => (Some(Version::V3), Some(Export::Async), Some(Backend::Local)),
         false => (options.version, options.export, options.backend),
     };
-    // knfsd always serves from the guest's memory.
+    // The files of knfsd are in its guest, where `host` scripts cannot read them.
     let backend = if options.server_kind == ServerKind::Knfsd { Some(Backend::Memory) } else { backend };
     version.is_none_or(|it| it == combination.version)
         && export.is_none_or(|it| it == combination.export)
@@ -278,6 +296,32 @@ fn build() -> Result<(), String> {
     Ok(())
 }
 
+/// Builds the programs of other clients, to compare with. A test leaves out those that are missing.
+fn build_peers() {
+    let sources = workspace_root().join("bench-peers");
+    let mut nfs_rs = Command::new(env!("CARGO"));
+    nfs_rs.args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(peers_dir());
+    nfs_rs.current_dir(sources.join("small_files"));
+    let mut libnfs = Command::new("make");
+    libnfs
+        .arg(format!("OUT={}", programs_of_peers().display()))
+        .current_dir(sources.join("small_files_libnfs"));
+    for (name, mut command) in [("nfs-rs", nfs_rs), ("libnfs", libnfs)] {
+        if !command.stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+            eprintln!("skipping {name}: its program cannot be built; libnfs needs the package libnfs-dev");
+        }
+    }
+}
+
+fn peers_dir() -> PathBuf {
+    target_dir().join("bench-peers")
+}
+
+/// Returns the directory of the programs of other clients.
+fn programs_of_peers() -> PathBuf {
+    peers_dir().join("release")
+}
+
 /// Runs the portions on `jobs` threads; each thread takes the next portion.
 fn run_all(jobs: usize, portions: &[Portion]) -> Tally {
     let next = AtomicUsize::new(0);
@@ -356,6 +400,9 @@ fn inside_command(portion: &Portion, worker: usize) -> Result<Command, String> {
         command.args(["--server", server]);
     }
     command.args(["--server-kind", options.server_kind.name()]);
+    for (name, value) in &options.variables {
+        command.args(["--set", &format!("{name}={value}")]);
+    }
     if let Some(suite) = &options.suite {
         command.arg("--suite").arg(suite);
     }
@@ -374,12 +421,20 @@ fn inside_command(portion: &Portion, worker: usize) -> Result<Command, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::memory_available_kib;
+    use super::{memory_available_kib, variable};
 
     #[test]
     fn parses_available_memory() {
         let text = "MemTotal:       24689996 kB\nMemFree:        22000000 kB\nMemAvailable:   23000000 kB\n";
         assert_eq!(memory_available_kib(text), Some(23_000_000));
         assert_eq!(memory_available_kib("MemTotal: 5 kB\n"), None);
+    }
+
+    #[test]
+    fn rejects_variables_that_the_shell_would_interpret() {
+        assert_eq!(variable("FILES=600"), Ok(("FILES".to_owned(), "600".to_owned())));
+        for wrong in ["FILES", "=600", "FILES=", "FILES=$(reboot)", "A B=1"] {
+            assert!(variable(wrong).is_err(), "{wrong}");
+        }
     }
 }

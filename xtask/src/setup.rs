@@ -42,6 +42,7 @@ const PACKAGES: &[Package] = &[
     package("nfs4-acl-tools", "nfs4_getfacl and nfs4_setfacl on the mount"),
     package("attr", "getfattr and setfattr on the mount"),
     package("libnfs-utils", "a second, independent NFS client in user space"),
+    package("libnfs-dev", "headers of that client, for a program that longlink compares with"),
     package("libkrb5-dev", "headers of the Kerberos library, with which the tests build the server"),
     package("libclang-dev", "parses those headers for that build"),
     package("krb5-kdc", "the key distribution center for Kerberos mounts"),

@@ -1,10 +1,13 @@
-# test: small files over a link with a delay: enfys's commands beside the kernel's mount, in one guest
+# test: small files over a link with a delay: enfys's commands, the kernel's mount and other clients, in one guest
 # versions: 3 4.1 4.2
-# backends: local
-# limit: 600
+# limit: 1800
 # takes: 600
-# Prints medians of ROUNDS rounds in seconds, for round trips of 0 and 10 ms. The tree has FILES files of 4 KiB in 20 directories.
-FILES=${FILES:-2000} ROUNDS=${ROUNDS:-3}
+# Prints medians in seconds, for round trips of 0 and 10 ms. The tree has FILES files of 4 KiB in 20 directories. `--set NAME=VALUE` of
+# `cargo xtask kernel` changes FILES, ROUNDS, KERNEL_ROUNDS (the kernel's mount is slow over a long link) and DELAYS (with underscores).
+# nfs-rs and libnfs always use version 3, in which both can do all of the work with each server. Their times are without the start of
+# their process, and their check of the data is not in them.
+FILES=${FILES:-2000} ROUNDS=${ROUNDS:-5} DELAYS=${DELAYS:-0_10}
+KERNEL_ROUNDS=${KERNEL_ROUNDS:-$ROUNDS}
 modprobe -d /run/modules sch_netem
 case $VERSION in
     3) options="version=3&port=$PORT&mountport=$MOUNT_PORT" ;;
@@ -18,46 +21,87 @@ for directory in $(seq 20); do
     for file in $(seq $((FILES / 20))); do head -c 4096 /dev/urandom >"$L/tree/$directory/$file"; done
 done
 
-# timed NAME COMMAND…: appends the seconds that the command takes to the file of its name.
+# timed NAME COMMAND…: appends the microseconds that the command takes to the file of its name.
 timed() {
     local name=$1 started
     shift
-    started=$(date +%s%N)
+    started=${EPOCHREALTIME/./}
     "$@" >"$L/output"
-    echo $(($(date +%s%N) - started)) >>"$L/time.$name"
+    echo $((${EPOCHREALTIME/./} - started)) >>"$L/time.$name"
 }
-median() { sort -n "$L/time.$1" | awk '{ all[NR] = $1 } END { printf "%.3f", all[int((NR + 1) / 2)] / 1e9 }'; }
+median() {
+    if [ ! -e "$L/time.$1" ]; then echo -; return; fi
+    sort -n "$L/time.$1" | awk '{ all[NR] = $1 } END { printf "%.4f", all[int((NR + 1) / 2)] / 1e6 }'
+}
+
+# The tree came back as it is, from a server that has it alone.
+came_back() {
+    diff -r "$L/tree" "$L/down" || fail "$1: another tree came back"
+    rm -r "$L/down"
+}
+found_all() { same "$FILES" "$(wc -l <"$L/output")" "$1: files found"; }
+removed() { [ ! -e "$D/$1" ] || fail "$1: the tree is still there"; }
 
 kernel_round() {
     timed kernel.up sh -c "cp -r '$L/tree' '$D/kernel' && sync -f '$D/kernel'"
     remount
     timed kernel.down cp -r "$D/kernel" "$L/down"
-    rm -r "$L/down"
+    came_back kernel
     remount
-    timed kernel.find find "$D/kernel" -size +1k
+    timed kernel.find find "$D/kernel" -type f -size +1k
+    found_all kernel
     remount
     timed kernel.rm rm -r "$D/kernel"
+    removed kernel
 }
 
 enfys_round() {
     timed enfys.up "$CLIENT" cp -r "$L/tree" "$url/enfys?$options"
     timed enfys.down "$CLIENT" cp -r "$url/enfys?$options" "$L/down"
-    rm -r "$L/down"
-    timed enfys.find "$CLIENT" find "$url/enfys?$options" -size +1k
+    came_back enfys
+    timed enfys.find "$CLIENT" find "$url/enfys?$options" -type f -size +1k
+    found_all enfys
     timed enfys.rm "$CLIENT" rm -r "$url/enfys?$options"
+    remount
+    removed enfys
 }
 
-for delay in 0 10; do
+# peer_round NAME PROGRAM ARGUMENT…: a program that prints the seconds of each work, and checks what it reads.
+peer_round() {
+    local name=$1 work seconds
+    shift
+    if [ ! -x "$1" ]; then return; fi
+    if ! "$@" >"$L/output" 2>"$L/error"; then
+        echo "$name failed: $(tail -1 "$L/error")"
+        return
+    fi
+    while read -r work seconds; do
+        awk -v seconds="$seconds" 'BEGIN { printf "%d\n", seconds * 1e6 }' >>"$L/time.$name.$work"
+    done <"$L/output"
+}
+
+connect() {
+    exec {connection}<>"/dev/tcp/$SERVER/$PORT"
+    exec {connection}>&-
+}
+
+for delay in ${DELAYS//_/ }; do
     tc qdisc replace dev vec0 root netem limit 100000 delay "${delay}ms"
     rm -f "$L"/time.*
-    for _ in $(seq "$ROUNDS"); do
-        timed round_trip bash -c "exec 3<>/dev/tcp/$SERVER/$PORT"
+    for _ in $(seq 9); do timed round_trip connect; done
+    echo "round trip $(median round_trip) s, $FILES files, NFS $VERSION, $ROUNDS rounds ($KERNEL_ROUNDS of the kernel)"
+    for round in $(seq "$ROUNDS"); do
         enfys_round
-        kernel_round
+        peer_round nfs-rs "$PEERS/small-files-peer" \
+            "nfs://$SERVER$KNFSD_ROOT/export?version=3&nfsport=$PORT&mountport=$MOUNT_PORT" "$L/tree"
+        peer_round libnfs "$PEERS/small-files-libnfs" "$SERVER" "$PORT" "$MOUNT_PORT" "$KNFSD_ROOT/export" "$L/tree"
+        [ "$round" -gt "$KERNEL_ROUNDS" ] || kernel_round
     done
-    echo "round trip $(median round_trip) s (with a process), $FILES files, NFS $VERSION"
-    for work in up down find rm; do
-        echo "$work: enfys $(median enfys.$work) s, kernel $(median kernel.$work) s"
+    echo "| work | enfys | kernel | kernel / enfys | nfs-rs | libnfs |"
+    for work in up down rm find; do
+        enfys=$(median enfys.$work) kernel=$(median kernel.$work)
+        ratio=$(awk -v kernel="$kernel" -v enfys="$enfys" 'BEGIN { printf "%.1f", kernel / enfys }')
+        echo "| $work | $enfys | $kernel | $ratio | $(median nfs-rs.$work) | $(median libnfs.$work) |"
     done
 done
 tc qdisc del dev vec0 root

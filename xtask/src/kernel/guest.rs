@@ -11,6 +11,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::channel;
 use super::matrix::Combination;
+use super::programs_of_peers;
 use super::script::Script;
 use super::server::{self, Directories, ServerKind};
 use crate::tools::TOOLS;
@@ -27,8 +28,6 @@ pub(super) const TAPS: [Tap; 2] =
     [Tap { name: "tap0", address: "10.99.0.1/24" }, Tap { name: "tap1", address: "10.99.1.1/24" }];
 /// The guest's memory: for files of the tests and for its page cache.
 const MEMORY: &str = "1G";
-/// The guest's memory if it also serves files from memory.
-const MEMORY_WITH_SERVER: &str = "2G";
 
 /// A booted kernel.
 pub(super) struct Guest {
@@ -49,7 +48,7 @@ impl Guest {
         command
             .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null"])
             .arg("con0=null,fd:1")
-            .arg(format!("mem={}", config.memory()))
+            .arg(format!("mem={MEMORY}"))
             .args(TAPS.iter().enumerate().map(|(number, tap)| {
                 format!("vec{number}:transport=tap,ifname={},depth=128,gro=1", tap.name)
             }))
@@ -86,7 +85,7 @@ impl Guest {
 ///
 /// The guest's kernel and its programs are host processes that switch at every system call and page fault, and only one of them
 /// runs at a time. On two cores each switch would wake a sleeping core.
-fn on_one_core<T>(number: usize, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn on_one_core<T>(number: usize, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let all = sched_getaffinity(None)?;
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();
     let mut one = CpuSet::new();
@@ -112,27 +111,25 @@ pub(super) struct GuestConfig<'a> {
     pub(super) mount_port: u16,
     /// The number of this guest among the concurrent ones.
     pub(super) worker: usize,
+    /// Additional shell variables for the tests.
+    pub(super) variables: &'a [(String, String)],
 }
 
 impl GuestConfig<'_> {
-    fn memory(&self) -> &'static str {
-        if self.server_kind == ServerKind::Knfsd { MEMORY_WITH_SERVER } else { MEMORY }
-    }
-
     /// Returns a file of shell variables.
     fn environment(&self, scripts: &[&Script]) -> String {
         let tests: Vec<String> =
             scripts.iter().map(|script| format!("{}:{}", script.name, script.limit_seconds)).collect();
-        let (address, knfsd_root) = self.server_kind.mount_source();
         let variables = [
             ("VERSION", self.combination.version.name().to_owned()),
             ("EXPORT_MODE", self.combination.export.name().to_owned()),
             ("BACKEND", self.combination.backend.name().to_owned()),
             ("DRIVER", server::ADDRESS.to_owned()),
-            ("SERVER", address.to_owned()),
+            ("SERVER", self.server_kind.address().to_owned()),
             ("ENFYS", self.enfys.as_deref().map(quoted).unwrap_or_default()),
             ("CLIENT", quoted(&server::enfys_binary())),
-            ("KNFSD_ROOT", knfsd_root.to_owned()),
+            ("PEERS", quoted(&programs_of_peers())),
+            ("KNFSD_ROOT", self.server_kind.export_root().to_owned()),
             ("PORT", server::PORT.to_string()),
             ("MOUNT_PORT", self.mount_port.to_string()),
             ("CHANNEL_PORT", channel::PORT.to_string()),
@@ -148,6 +145,7 @@ impl GuestConfig<'_> {
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .chain(tools)
+            .chain(self.variables.iter().cloned())
             .map(|(name, value)| format!("export {name}={value}\n"))
             .collect()
     }

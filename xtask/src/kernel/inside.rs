@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::channel::{self, Event};
 use super::guest::{Guest, GuestConfig, TAPS, Tap};
+use super::knfsd;
 use super::matrix::{Backend, Combination};
 use super::script::Script;
 use super::server::{
@@ -43,12 +44,15 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
     let work = release_dir().join("kernel-tests").join(slug(options, combination));
     let directories = Directories::below(&work);
     let _lock = lock_directory(&work)?;
-    prepare(&directories, combination)?;
+    let is_knfsd = options.server.is_none() && options.server_kind == ServerKind::Knfsd;
+    prepare(&directories, combination, is_knfsd)?;
     let template = match &options.server {
         Some(command) => command.clone(),
         None => options.server_kind.command(combination, &directories)?,
     };
-    let mut server = Server::new(&template, &directories, options.server_kind != ServerKind::Knfsd);
+    // The two guests have a core each.
+    let core = is_knfsd.then_some(usize::from(options.worker) + 1);
+    let mut server = Server::new(&template, &directories, options.server_kind.address(), core);
     if let Err(why) = server.start() {
         return Err(format!(
             "{why}\n{}",
@@ -65,6 +69,7 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
         enfys: options.serves_enfys().then(enfys_binary),
         mount_port: options.mount_port.unwrap_or(options.server_kind.mount_port()),
         worker: usize::from(options.worker),
+        variables: &options.variables,
     };
     let listener =
         TcpListener::bind((ADDRESS, channel::PORT)).map_err(|error| format!("channel: {error}"))?;
@@ -123,7 +128,7 @@ fn script_environment(directories: &Directories) -> Vec<(String, String)> {
 }
 
 /// Creates the network and the file systems, which end with the namespaces.
-fn prepare(directories: &Directories, combination: &Combination) -> Result<(), String> {
+fn prepare(directories: &Directories, combination: &Combination, is_knfsd: bool) -> Result<(), String> {
     if directories.work.display().to_string().contains(char::is_whitespace) {
         return Err(format!(
             "the path has spaces, which a kernel command line cannot contain: {}",
@@ -141,9 +146,9 @@ fn prepare(directories: &Directories, combination: &Combination) -> Result<(), S
     for name in ["memory", "uml", "log"] {
         fs::create_dir_all(directories.work.join(name)).map_err(|error| format!("{name}: {error}"))?;
     }
-    // Forwarding connects the guest's two networks if the guest itself is the server.
+    // Forwarding connects the guest with the guest of the server.
     run_shell("ip link set lo up; echo 1 >/proc/sys/net/ipv4/ip_forward")?;
-    for Tap { name, address } in TAPS {
+    for Tap { name, address } in TAPS.into_iter().chain(is_knfsd.then_some(knfsd::TAP)) {
         run_shell(&format!(
             "ip tuntap add {name} mode tap; ip addr add {address} dev {name}; ip link set {name} up"
         ))?;

@@ -22,7 +22,7 @@ const LIMIT_SECONDS_DEFAULT: u64 = 300;
 /// The default duration of a test.
 const TAKES_SECONDS_DEFAULT: u64 = 10;
 /// The highest time limit that a test can set.
-const LIMIT_SECONDS_MAX: u64 = 600;
+const LIMIT_SECONDS_MAX: u64 = 1800;
 
 /// A test of the guest.
 #[derive(Clone, Debug)]

@@ -12,13 +12,13 @@ use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::guest::on_one_core;
 use super::matrix::{Backend, Combination, Export};
+use super::{knfsd, scripts_dir};
 use crate::report::target_dir;
 
 /// The server's address.
 pub(super) const ADDRESS: &str = "10.99.0.1";
-/// The guest's own address.
-pub(super) const GUEST_ADDRESS: &str = "10.99.0.2";
 /// The NFS port.
 pub(super) const PORT: u16 = 2049;
 /// The exports of enfys with the local back end.
@@ -38,7 +38,7 @@ pub(super) enum ServerKind {
     #[default]
     Enfys,
     Ganesha,
-    /// The kernel's server in the guest, with files in the guest's memory, to compare with. Only for `--backend memory`.
+    /// The kernel's server in a second guest, with files on an ext4 image, to compare with. Only for `--backend memory`.
     Knfsd,
 }
 
@@ -68,15 +68,25 @@ impl ServerKind {
         match self {
             ServerKind::Enfys => enfys_command(combination, directories),
             ServerKind::Ganesha => ganesha_command(directories),
-            ServerKind::Knfsd => Ok("exec sleep infinity".into()),
+            ServerKind::Knfsd => {
+                Ok(knfsd::command(combination.export, directories, &scripts_dir(), OWN_MOUNT_PORT))
+            }
         }
     }
 
-    /// Returns the address that the guest mounts from, and the directory of the exports if the guest serves them itself.
-    pub(super) fn mount_source(self) -> (&'static str, &'static str) {
+    /// Returns the address that the guest mounts from.
+    pub(super) fn address(self) -> &'static str {
         match self {
-            ServerKind::Enfys | ServerKind::Ganesha => (ADDRESS, ""),
-            ServerKind::Knfsd => (GUEST_ADDRESS, "/run/knfsd"),
+            ServerKind::Enfys | ServerKind::Ganesha => ADDRESS,
+            ServerKind::Knfsd => knfsd::ADDRESS,
+        }
+    }
+
+    /// Returns the directory above the exports, where the server shows it to clients of version 3.
+    pub(super) fn export_root(self) -> &'static str {
+        match self {
+            ServerKind::Enfys | ServerKind::Ganesha => "",
+            ServerKind::Knfsd => knfsd::ROOT,
         }
     }
 }
@@ -197,16 +207,24 @@ fn ganesha_command(directories: &Directories) -> Result<String, String> {
 /// A server process that can be killed and started again.
 pub(super) struct Server {
     command: String,
-    /// Whether it listens on this side of the TAP device.
-    listens: bool,
+    /// The address on which it listens.
+    address: &'static str,
+    /// The core that the server stays on, if it is a guest.
+    core: Option<usize>,
     log: PathBuf,
     child: Option<Child>,
 }
 
 impl Server {
     /// Creates a server without starting it. `template` is a command with placeholders for directories.
-    pub(super) fn new(template: &str, directories: &Directories, listens: bool) -> Server {
-        Server { listens, command: directories.fill_in(template), log: directories.server_log(), child: None }
+    pub(super) fn new(
+        template: &str,
+        directories: &Directories,
+        address: &'static str,
+        core: Option<usize>,
+    ) -> Server {
+        let (command, log) = (directories.fill_in(template), directories.server_log());
+        Server { address, core, command, log, child: None }
     }
 
     /// Starts the server and waits until it listens.
@@ -222,12 +240,17 @@ impl Server {
         let errors = log.try_clone().map_err(|error| format!("log: {error}"))?;
         let mut shell = Command::new("bash");
         shell.args(["-c", &self.command]).stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
-        self.child = Some(shell.spawn().map_err(|error| format!("server: {error}"))?);
-        if self.listens { self.wait_ready() } else { Ok(()) }
+        let started = match self.core {
+            Some(number) => on_one_core(number, || shell.spawn()),
+            None => shell.spawn(),
+        };
+        self.child = Some(started.map_err(|error| format!("server: {error}"))?);
+        self.wait_ready()
     }
 
     fn wait_ready(&mut self) -> Result<(), String> {
-        let address = SocketAddr::new(ADDRESS.parse().map_err(|error| format!("{ADDRESS}: {error}"))?, PORT);
+        let ip = self.address.parse().map_err(|error| format!("{}: {error}", self.address))?;
+        let address = SocketAddr::new(ip, PORT);
         let deadline = Instant::now() + READY_LIMIT;
         while Instant::now() < deadline {
             if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
