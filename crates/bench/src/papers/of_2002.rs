@@ -2,11 +2,17 @@
 
 use super::runs::{Pick, Runs, mean};
 use super::{ENFYS, Figure, Judgement, Verdict};
+use crate::statistics::median;
 
 /// Maximum ratio of the latest tenth of calls to the earliest tenth.
 const GROWTH_MAX: f64 = 2.0;
 /// A call that takes at least this multiple of the mean is a spike; the paper's took 40 times the mean.
 const SPIKE: f64 = 40.0;
+/// Maximum 99th percentile of calls that only fill memory, in medians.
+const TAIL_MAX: f64 = 3.0;
+/// Files of Figure 7. The client keeps at most 512 MiB of data that are written and not committed.
+const WITHIN_MEMORY: [&str; 3] = ["25MiB", "100MiB", "400MiB"];
+const BEYOND_MEMORY: &str = "1500MiB";
 
 pub(super) const FIGURES: &[Figure] = &[
     Figure {
@@ -25,12 +31,37 @@ pub(super) const FIGURES: &[Figure] = &[
         plan: |scale| plan(scale.pick("25MB", "100MB", "100MB")),
         judge: judge_growth,
     },
+    Figure {
+        name: "2002:fig4",
+        title: "Latency of each write(2) of a 100 MB file, with a hash table",
+        finding: "Latency stays low as the number of outstanding requests grows: mean 137 µs, without spikes.",
+        plan: |scale| plan(scale.pick("25MB", "100MB", "100MB")),
+        judge: judge_tail,
+    },
+    Figure {
+        name: "2002:fig7",
+        title: "Throughput of write(2) by size of the file",
+        finding: "Files that fit into the client's memory are written at its speed, 115 to 140 MB/s, and not at the server's, 26 to \
+                  38 MB/s; larger ones at the server's.",
+        plan: |scale| {
+            let sizes = WITHIN_MEMORY.iter().chain(&[BEYOND_MEMORY]);
+            let sizes: Vec<String> = sizes.map(|size| format!("'{size}'")).collect();
+            let sizes = sizes[..scale.pick(2, sizes.len(), sizes.len())].join(", ");
+            plan_of(&format!("[{sizes}]"))
+        },
+        judge: judge_sizes,
+    },
 ];
 
 fn plan(size: &str) -> String {
+    plan_of(&format!("'{size}'"))
+}
+
+/// Returns the plan for some sizes. Without caches the client would wait for each WRITE.
+fn plan_of(sizes: &str) -> String {
     format!(
-        "[matrix]\nversions = ['3', '4.1']\n{ENFYS}[[workload]]\nname = 'stream-write'\n\
-         set = {{ file-size = '{size}', io-size = '8KiB' }}\n"
+        "[matrix]\nversions = ['3', '4.1']\noptions = ['caches=on']\n{ENFYS}[[workload]]\nname = 'stream-write'\n\
+         set = {{ file-size = {sizes}, io-size = '8KiB' }}\n"
     )
 }
 
@@ -46,21 +77,67 @@ fn judge_spikes(runs: &Runs<'_>) -> Option<Judgement> {
     Some(conclude(runs, is_seen, ours, "no limit at which all requests are flushed"))
 }
 
+/// Returns the ratio of the median of the last tenth of calls to that of the first.
+fn growth(samples: &[f64]) -> Option<f64> {
+    let tenth = (samples.len() / 10).max(1).min(samples.len());
+    let (first, last) = (samples[..tenth].to_vec(), samples[samples.len() - tenth..].to_vec());
+    Some(median(last)? / median(first)?.max(1e-3))
+}
+
+/// Returns the 99th percentile in medians.
+fn tail(samples: &[f64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    Some(sorted.get(sorted.len() * 99 / 100)? / median(sorted.clone())?.max(1e-3))
+}
+
 fn judge_growth(runs: &Runs<'_>) -> Option<Judgement> {
-    let growth = |samples: &[f64]| {
-        let tenth = (samples.len() / 10).max(1);
-        let mut first = samples[..tenth.min(samples.len())].to_vec();
-        let mut last = samples[samples.len().saturating_sub(tenth)..].to_vec();
-        first.sort_by(f64::total_cmp);
-        last.sort_by(f64::total_cmp);
-        let middle = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied();
-        Some(middle(&last)? / middle(&first)?.max(1e-3))
-    };
     let (v3, v41) =
         (runs.samples(&Pick::v3(), "write_us", growth)?, runs.samples(&Pick::v41(), "write_us", growth)?);
     let ours = format!("median of the last tenth of calls to that of the first: v3 {v3:.2}, v4.1 {v41:.2}");
     let is_seen = v3.max(v41) >= GROWTH_MAX;
     Some(conclude(runs, is_seen, ours, "requests are found by a hash of their number"))
+}
+
+fn judge_tail(runs: &Runs<'_>) -> Option<Judgement> {
+    let of = |pick: Pick<'_>| {
+        let number = |number: fn(&[f64]) -> Option<f64>| runs.samples(&pick, "write_us", number);
+        Some((number(mean)?, number(tail)?, number(growth)?))
+    };
+    let (v3, v41) = (of(Pick::v3())?, of(Pick::v41())?);
+    let text = |(mean, tail, growth): (f64, f64, f64)| {
+        format!("mean {mean:.1} µs, 99 % within {tail:.1} medians, last tenth of calls to first {growth:.2}")
+    };
+    let is_seen = v3.1.max(v41.1) <= TAIL_MAX && v3.2.max(v41.2) < GROWTH_MAX;
+    let verdict = if is_seen { Verdict::Confirmed } else { Verdict::NotSeen };
+    let writes = runs.request_count(&Pick::v41(), Some("WRITE"))?;
+    Some(Judgement::new(
+        verdict,
+        format!("v3 {}; v4.1 {}", text(v3), text(v41)),
+        format!("{writes:.0} WRITEs by v4.1"),
+    ))
+}
+
+fn judge_sizes(runs: &Runs<'_>) -> Option<Judgement> {
+    let of = |size: &str| {
+        let pick = Pick::v41().with("file-size", size);
+        let rate = |name| runs.sample(&pick, name);
+        let (write, close) = (rate("until_write_mb_per_s")?, rate("until_close_mb_per_s")?);
+        Some((write, close, runs.samples(&pick, "write_us", tail)?))
+    };
+    let within: Vec<_> = WITHIN_MEMORY.into_iter().filter_map(|size| Some((size, of(size)?))).collect();
+    let beyond = of(BEYOND_MEMORY);
+    let is_faster = |(write, close, _): (f64, f64, f64)| write >= 1.2 * close;
+    let is_seen = !within.is_empty()
+        && within.iter().all(|(_, rates)| is_faster(*rates))
+        && beyond.is_none_or(|rates| rates.0 < within[0].1.0);
+    let all = within.into_iter().chain(beyond.map(|rates| (BEYOND_MEMORY, rates)));
+    let all = all.map(|(size, (write, close, tail))| {
+        format!("{size}: {write:.0} until write, {close:.0} until close, 99 % within {tail:.1} medians")
+    });
+    let verdict = if is_seen { Verdict::Confirmed } else { Verdict::NotSeen };
+    let counter = format!("of v4.1; {:.0} WRITEs", runs.request_count(&Pick::v41(), Some("WRITE"))?);
+    Some(Judgement::new(verdict, format!("MB/s {}", all.collect::<Vec<_>>().join("; ")), counter))
 }
 
 /// Returns the verdict. The finding applies to clients that write behind, not to those that wait for each WRITE.
@@ -78,4 +155,53 @@ fn conclude(runs: &Runs<'_>, is_seen: bool, ours: String, cause: &str) -> Judgem
         }
     };
     Judgement::new(verdict, ours, format!("{writes:.0} WRITEs for {calls:.0} calls; {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::papers::figures;
+    use crate::result::RunResult;
+    use crate::result::tests::result;
+
+    /// Results of both versions whose calls take these times.
+    fn results(write_us: &[f64]) -> Vec<RunResult> {
+        let of = |version| {
+            let mut run = result("enfys", version, 1, 100);
+            run.samples.insert("write_us".to_owned(), write_us.to_vec());
+            run
+        };
+        vec![of("3"), of("4.1")]
+    }
+
+    fn verdict(figure: &str, results: &[RunResult]) -> Verdict {
+        figures(Some(figure)).unwrap()[0].judge(results).verdict
+    }
+
+    #[test]
+    fn flat_latency_is_confirmed_and_growth_or_a_tail_is_not() {
+        assert_eq!(verdict("2002:fig4", &results(&[10.0; 1000])), Verdict::Confirmed);
+        let grows: Vec<f64> = (0..1000).map(f64::from).collect();
+        assert_eq!(verdict("2002:fig4", &results(&grows)), Verdict::NotSeen);
+        let spikes: Vec<f64> = (0..1000).map(|call| if call % 50 == 0 { 31.0 } else { 10.0 }).collect();
+        assert_eq!(verdict("2002:fig4", &results(&spikes)), Verdict::NotSeen);
+    }
+
+    #[test]
+    fn memory_speed_is_seen_only_if_writes_are_faster_than_the_server() {
+        let of = |size: &str, write: f64, close: f64| {
+            let mut run = result("enfys", "4.1", 1, 100);
+            run.run.case.parameters.insert("file-size".to_owned(), crate::plan::Value::Text(size.to_owned()));
+            for (name, value) in
+                [("until_write_mb_per_s", write), ("until_close_mb_per_s", close), ("write_us", 10.0)]
+            {
+                run.samples.insert(name.to_owned(), vec![value]);
+            }
+            run
+        };
+        let judge = |write| verdict("2002:fig7", &[of("25MiB", write, 100.0), of("1500MiB", 110.0, 100.0)]);
+        assert_eq!(judge(500.0), Verdict::Confirmed);
+        assert_eq!(judge(105.0), Verdict::NotSeen);
+        assert_eq!(verdict("2002:fig7", &[of("1500MiB", 110.0, 100.0)]), Verdict::NotSeen);
+    }
 }
