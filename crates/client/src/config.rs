@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rpc::auth::{AuthFlavor, AuthSys, OpaqueAuth};
 use xdr::Opaque;
 
+use crate::block_store::BlockStore;
 use crate::cache::attributes::Timeouts;
 use crate::cache::limiter::{Budget, Limiter};
 use crate::cache::metadata::Options as MetadataOptions;
@@ -241,6 +242,8 @@ pub struct Caches {
     pub data: bool,
     /// Whether delegations are used (version 4.1 and later).
     pub delegations: bool,
+    /// Where blocks of files are kept that must leave memory, also for later clients. Needs `data`.
+    pub blocks: Option<Arc<dyn BlockStore>>,
 }
 
 impl Default for Caches {
@@ -250,6 +253,7 @@ impl Default for Caches {
             metadata: MetadataOptions::default(),
             data: true,
             delegations: false,
+            blocks: None,
         }
     }
 }
@@ -283,7 +287,7 @@ impl Caches {
         let data = options.attribute_cache != Some(false);
         let delegations = data && options.delegations == Some(true);
         let metadata = MetadataOptions { timeouts, lookup, readdirplus, close_to_open };
-        Self { memory, metadata, data, delegations }
+        Self { memory, metadata, data, delegations, blocks: None }
     }
 
     /// Returns a configuration without caches and without write-behind.

@@ -4,6 +4,7 @@
 //! - [`engine`] has connections and calls. A transport carries its records (`net::transport`, or a simulation).
 //! - [`Client`] implements one version of the protocol: its session with its slots, and the operations of NFS on it.
 //! - [`cache`] and [`mod@write`] cache read and written data; they know no protocol.
+//! - [`block_store`] is the interface of a disk cache.
 //! - [`fs`] has files by path, with POSIX semantics.
 //! - [`mod@tree`] and [`copy`] remove and copy whole directories, with few round trips.
 //!
@@ -15,6 +16,7 @@ mod abandoned;
 pub mod acl;
 pub mod attributes;
 mod background;
+pub mod block_store;
 pub mod cache;
 mod calls;
 mod client;

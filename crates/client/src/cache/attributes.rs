@@ -257,6 +257,13 @@ impl AttributeCache {
         self.entries.get(&file).map(|entry| entry.valid)
     }
 
+    /// Returns the attributes of the state to which data belong that are read now: the newest ones, while no own change is in flight.
+    pub fn settled(&self, file: FileId) -> Option<&Attributes> {
+        let entry = self.entries.get(&file)?;
+        let is_settled = entry.changes == 0 && !entry.outdated && !entry.expired;
+        is_settled.then_some(&entry.attributes)
+    }
+
     /// Returns the epoch of a file. Content cached in another epoch is not valid.
     pub fn epoch(&self, file: FileId) -> Option<Epoch> {
         self.entries.get(&file).map(|entry| entry.epoch)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::Client;
 use client::attributes::SetAttributes;
 use client::config::{Caches, Config, Version};
 use client::fs::inode::{Inode, Mount, OpenFile, OpenFlags};
@@ -21,6 +22,8 @@ pub(crate) enum Op {
     Stat,
     Sync,
     Reopen,
+    /// The caches are lost, but not the block store.
+    Remount,
     /// Time passes, so that aged data are sent.
     Wait(u64),
     /// Another client opens the file after this one closed it, reads all, and writes.
@@ -36,6 +39,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Stat),
         1 => Just(Op::Sync),
         2 => Just(Op::Reopen),
+        2 => Just(Op::Remount),
         2 => (0..5000_u64).prop_map(Op::Wait),
         1 => (at(), length()).prop_map(|(at, length)| Op::Other(at, length)),
     ]
@@ -81,8 +85,9 @@ pub(crate) fn play_on(link: &Link, config: Config, start: impl FnOnce(), ops: Ve
     let (client, other) = (link.connect(config).unwrap(), link.connect(other_config).unwrap());
     start();
     link.run(async {
-        let top = Mount::new(client.clone(), &root(), &[b"export"]).await.unwrap().root();
-        let other_top = Mount::new(other.clone(), &root(), &[b"export"]).await.unwrap().root();
+        let mount =
+            async |client: &Client| Mount::new(client.clone(), &root(), &[b"export"]).await.unwrap().root();
+        let (mut top, mut other_top) = (mount(&client).await, mount(&other).await);
         let (mut file, mut model, mut byte) = (open(&top).await, Vec::new(), 0_u8);
         for op in ops {
             byte = byte.wrapping_add(1);
@@ -104,6 +109,11 @@ pub(crate) fn play_on(link: &Link, config: Config, start: impl FnOnce(), ops: Ve
                 Op::Sync => file.sync().await.unwrap(),
                 Op::Reopen => {
                     close(file).await;
+                    file = open(&top).await;
+                }
+                Op::Remount => {
+                    close(file).await;
+                    (top, other_top) = (mount(&client).await, mount(&other).await);
                     file = open(&top).await;
                 }
                 Op::Wait(milliseconds) => client.engine().sleep(Duration::from_millis(milliseconds)).await,

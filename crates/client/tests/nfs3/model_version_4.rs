@@ -1,9 +1,17 @@
 //! The operations of [`model`](crate::model) in version 4.2.
 
-use client::config::Version;
+use client::block_store::MemoryBlocks;
+use client::config::{Caches, Config, Version};
 use proptest::prelude::*;
 
-use crate::model::{op, play};
+use crate::link::{Link, config};
+use crate::model::{Op, op, play, play_on};
+
+/// Plays with a block store that both clients use.
+fn play_with_blocks(ops: Vec<Op>) {
+    let caches = Caches { blocks: Some(MemoryBlocks::new(1 << 20)), ..Caches::default() };
+    play_on(&Link::new(), Config { version: Some(Version::V42), caches, ..config() }, || {}, ops);
+}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
@@ -11,6 +19,11 @@ proptest! {
     #[test]
     fn programs_see_a_posix_file_in_version_4_2(ops in prop::collection::vec(op(), 1..60)) {
         play(Version::V42, true, ops);
+    }
+
+    #[test]
+    fn programs_see_a_posix_file_with_a_block_store(ops in prop::collection::vec(op(), 1..60)) {
+        play_with_blocks(ops);
     }
 
     #[test]

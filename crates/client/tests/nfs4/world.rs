@@ -147,6 +147,17 @@ impl World {
         retry: RetryPolicy,
         delegations: bool,
     ) -> (Client, Rc<Peer>) {
+        self.connect_with(version, |config| {
+            config.retry = retry;
+            config.caches.delegations = delegations;
+        })
+    }
+
+    fn connect_with(
+        self: &Rc<Self>,
+        version: Version,
+        change: impl FnOnce(&mut Config),
+    ) -> (Client, Rc<Peer>) {
         let number = self.peers.borrow().len();
         let engine = Arc::new(Engine::new(self.clock.clone(), 1));
         let peer = Rc::new(Peer {
@@ -164,8 +175,8 @@ impl World {
             drops_callbacks: Cell::new(false),
         });
         self.peers.borrow_mut().push(Rc::clone(&peer));
-        let mut config = Config { retry, ..config(number, version) };
-        config.caches.delegations = delegations;
+        let mut config = config(number, version);
+        change(&mut config);
         let client = self.run(Client::connect(engine, config)).unwrap();
         *peer.client.borrow_mut() = Some(client.clone());
         let keeper = client.clone();
@@ -182,6 +193,16 @@ impl World {
     #[allow(dead_code, reason = "not all tests need it")]
     pub(crate) fn mounted_undelegated(self: &Rc<Self>, version: Version) -> (FileSystem, Rc<Peer>) {
         self.mount(self.connect(version, RetryPolicy::default(), false))
+    }
+
+    /// Connects another client with a changed configuration, and mounts the export.
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn mounted_with(
+        self: &Rc<Self>,
+        version: Version,
+        change: impl FnOnce(&mut Config),
+    ) -> (FileSystem, Rc<Peer>) {
+        self.mount(self.connect_with(version, change))
     }
 
     /// Connects another client that fails calls after `retries`, and mounts the export.

@@ -2,6 +2,7 @@
 
 #[path = "../nfs4/attributes.rs"]
 mod attributes;
+mod blocks;
 mod caching;
 mod delegated_locks;
 mod delegated_times;

@@ -17,6 +17,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::attributes::FileKind;
+use crate::block_store::{BlockCounts, BlockStore};
 use crate::cache::FileId;
 use crate::cache::counts::{CacheCounters, CacheCounts};
 use crate::cache::limiter::Limiter;
@@ -70,6 +71,8 @@ struct Shared {
     info: FsInfo,
     limiter: Limiter,
     counts: CacheCounters,
+    /// Blocks of files that outlive this mount.
+    blocks: Option<Arc<dyn BlockStore>>,
     /// Whether data are cached.
     caches_data: bool,
     /// Whether names and listings are cached.
@@ -132,6 +135,7 @@ impl Mount {
             info,
             limiter,
             counts: CacheCounters::default(),
+            blocks: caches.blocks,
             caches_data: caches.data,
             close_to_open: caches.metadata.close_to_open,
             caches_names: caches.metadata.lookup != LookupCache::None,
@@ -182,6 +186,12 @@ impl Mount {
     #[must_use]
     pub fn cache_counts(&self) -> CacheCounts {
         self.shared.counts.all()
+    }
+
+    /// Returns the uses of the block store so far; `None` if there is none.
+    #[must_use]
+    pub fn block_counts(&self) -> Option<BlockCounts> {
+        self.shared.blocks.as_ref().map(|blocks| blocks.counts())
     }
 
     /// Returns the number of files that are open.

@@ -11,6 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::open::Description;
 use super::state::State;
 use super::{OpenFile, PAGE};
+use crate::block_store::{BLOCK, FileVersion};
 use crate::cache::FileId;
 use crate::cache::limiter::{Kind, Permit};
 use crate::cache::pages::{FetchId, PageCache, Piece, charge};
@@ -23,6 +24,8 @@ struct Fetch {
     description: Arc<Description>,
     id: FetchId,
     range: Range<u64>,
+    /// The version that the file has as far as known, if there is a block store.
+    version: Option<Arc<FileVersion>>,
     has_ended: bool,
 }
 
@@ -98,9 +101,11 @@ impl OpenFile {
         });
         let holes: Vec<_> = holes.flatten().collect();
         let pages = state.writes.pages_mut();
-        let holes: Vec<_> = holes.iter().flat_map(|hole| whole_pages(pages, file, hole, size)).collect();
+        let unit = if shared.blocks.is_some() { BLOCK } else { PAGE };
+        let holes: Vec<_> =
+            holes.iter().flat_map(|hole| whole_units(pages, file, hole, size, unit)).collect();
         let is_coming = pieces.iter().any(|piece| matches!(piece, Piece::Coming { .. }));
-        let step = u64::from(inode.mount.info().read_max);
+        let step = inode.read_step();
         let mut fetches = Vec::new();
         for hole in &holes {
             fetches.extend(self.description.start_fetches(&mut state, hole, step));
@@ -143,9 +148,15 @@ impl OpenFile {
     }
 }
 
-/// Returns the range to fetch for a hole: whole pages, unless other parts of them are cached or being fetched.
-fn whole_pages(pages: &mut PageCache, file: FileId, hole: &Range<u64>, size: u64) -> Vec<Range<u64>> {
-    let aligned = hole.start / PAGE * PAGE..hole.end.next_multiple_of(PAGE).min(size);
+/// Returns the range to fetch for a hole: whole units, unless other parts of them are cached or being fetched.
+fn whole_units(
+    pages: &mut PageCache,
+    file: FileId,
+    hole: &Range<u64>,
+    size: u64,
+    unit: u64,
+) -> Vec<Range<u64>> {
+    let aligned = hole.start / unit * unit..hole.end.next_multiple_of(unit).min(size);
     let pieces = pages.read(file, aligned).into_iter();
     pieces
         .filter_map(|piece| match piece {
@@ -221,6 +232,7 @@ impl Fetched {
 impl Description {
     /// Announces READs for a hole, each of at most `step` bytes.
     fn start_fetches(self: &Arc<Self>, state: &mut State, hole: &Range<u64>, step: u64) -> Vec<Fetch> {
+        let version = self.inode.block_version(state);
         let mut fetches = Vec::new();
         let mut start = hole.start;
         while start < hole.end {
@@ -229,7 +241,8 @@ impl Description {
             let range = start..end;
             let announced = state.writes.pages_mut().start_fetch(self.inode.node.id, range.clone());
             if let Some(id) = announced {
-                fetches.push(Fetch { description: Arc::clone(self), id, range, has_ended: false });
+                let (description, version) = (Arc::clone(self), version.clone());
+                fetches.push(Fetch { description, id, range, version, has_ended: false });
             }
             start = end;
         }
@@ -250,7 +263,12 @@ impl Description {
         if plan.fetch.is_empty() {
             return;
         }
-        let holes: Vec<_> = state.writes.pages_mut().read(self.inode.node.id, plan.fetch);
+        let mut planned = plan.fetch;
+        if self.inode.mount.shared.blocks.is_some() {
+            // The next window begins with a whole block.
+            planned.end = planned.end.next_multiple_of(BLOCK).min(size);
+        }
+        let holes: Vec<_> = state.writes.pages_mut().read(self.inode.node.id, planned);
         for hole in holes {
             let Piece::Hole(hole) = hole else { continue };
             let mut start = hole.start;
@@ -326,17 +344,59 @@ impl Fetch {
         Ok(Fetched { range, data })
     }
 
-    /// Reads the range, with further READs if the server returns less.
+    /// Reads the range: blocks that are stored, and READs for the rest.
     async fn read(&self) -> Result<Bytes, OpError> {
+        let mut parts: Vec<Bytes> = Vec::new();
+        let mut at = self.range.start;
+        for (start, data) in self.stored().await {
+            if at < start {
+                let missing = self.request(at..start).await?;
+                at += missing.len() as u64;
+                parts.push(missing);
+            }
+            if at < start {
+                // The file has become shorter.
+                return Ok(joined(parts));
+            }
+            at += data.len() as u64;
+            parts.push(data);
+        }
+        if at < self.range.end {
+            parts.push(self.request(at..self.range.end).await?);
+        }
+        Ok(joined(parts))
+    }
+
+    /// Returns the stored blocks of the range, each with its offset.
+    async fn stored(&self) -> Vec<(u64, Bytes)> {
+        let (Some(store), Some(version)) = (&self.description.inode.mount.shared.blocks, &self.version)
+        else {
+            return Vec::new();
+        };
+        let blocks = version.blocks(&self.range);
+        let found = store.get(version, blocks.clone()).await;
+        let part = |(block, data): (u64, Option<Bytes>)| {
+            let (data, of) = (data?, version.range(block));
+            let (from, to) = (of.start.max(self.range.start), of.end.min(self.range.end));
+            let is_whole = data.len() as u64 == of.end - of.start;
+            is_whole.then(|| (from, data.slice((from - of.start) as usize..(to - of.start) as usize)))
+        };
+        blocks.zip(found).filter_map(part).collect()
+    }
+
+    /// Sends READs for a range, further ones if the server returns less, and stores the data.
+    async fn request(&self, range: Range<u64>) -> Result<Bytes, OpError> {
         let description = &self.description;
         let inode = &description.inode;
         let mut parts: Vec<Bytes> = Vec::new();
-        let mut at = self.range.start;
-        while at < self.range.end {
+        let mut is_of_version = true;
+        let mut at = range.start;
+        while at < range.end {
             let started = inode.mount.start();
-            let count = (self.range.end - at) as u32;
+            let count = (range.end - at).min(inode.mount.info().read_max.into()) as u32;
             let (handle, state) = (inode.handle(), &description.state);
             let reply = inode.client().read(&description.caller, handle, state, at, count).await?;
+            is_of_version &= inode.has_version(self.version.as_deref(), reply.attributes.as_ref());
             if let Some(attributes) = reply.attributes {
                 inode.learn(started, attributes);
             }
@@ -347,13 +407,38 @@ impl Fetch {
                 break;
             }
         }
-        if parts.len() == 1 {
-            return Ok(parts.remove(0));
+        let data = joined(parts);
+        if is_of_version {
+            self.store(range.start, &data);
         }
-        let mut joined = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
-        parts.iter().for_each(|part| joined.extend_from_slice(part));
-        Ok(joined.freeze())
+        Ok(data)
     }
+
+    /// Puts the whole blocks of data that the server has returned into the block store.
+    fn store(&self, offset: u64, data: &Bytes) {
+        let (Some(store), Some(version)) = (&self.description.inode.mount.shared.blocks, &self.version)
+        else {
+            return;
+        };
+        let whole = version.whole_blocks(&(offset..offset + data.len() as u64));
+        if whole.is_empty() {
+            return;
+        }
+        let data = data.slice((whole.start - offset) as usize..(whole.end - offset) as usize);
+        // Without memory for them, they are not stored.
+        if let Ok(memory) = self.description.user.try_reserve(Kind::Requests, charge(data.len())) {
+            store.put(version, whole.start / BLOCK, data, memory);
+        }
+    }
+}
+
+fn joined(mut parts: Vec<Bytes>) -> Bytes {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let mut joined = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
+    parts.iter().for_each(|part| joined.extend_from_slice(part));
+    joined.freeze()
 }
 
 impl Drop for Fetch {

@@ -11,6 +11,7 @@ use super::attributes::is_stale;
 use super::table::Table;
 use super::{Inode, Mount, Shared};
 use crate::attributes::{Attributes, Changed, Timestamp};
+use crate::block_store::{BLOCK, FileVersion};
 use crate::cache::FileId;
 use crate::cache::attributes::{Invalidate, OwnChange, Started};
 use crate::cache::limiter::{Demand, Limiter, Pressure};
@@ -192,6 +193,32 @@ impl Inode {
 }
 
 impl Inode {
+    /// Returns the version to which data belong that are read now, if there is a block store and the version is certain.
+    pub(super) fn block_version(&self, state: &State) -> Option<Arc<FileVersion>> {
+        self.mount.shared.blocks.as_ref()?;
+        let attributes = state.metadata.attributes.settled(self.node.id)?;
+        Some(Arc::new(self.version_of(attributes)))
+    }
+
+    /// Returns whether attributes from the reply to a READ show this version still.
+    pub(super) fn has_version(&self, version: Option<&FileVersion>, attributes: Option<&Attributes>) -> bool {
+        version.zip(attributes).is_some_and(|(version, attributes)| *version == self.version_of(attributes))
+    }
+
+    fn version_of(&self, attributes: &Attributes) -> FileVersion {
+        let config = self.client().config();
+        FileVersion::new((&config.server, config.port), &self.node.handle, attributes)
+    }
+
+    /// Returns the maximum number of bytes of a READ for the cache: whole blocks, if they are stored.
+    pub(super) fn read_step(&self) -> u64 {
+        let most = u64::from(self.mount.info().read_max);
+        match self.mount.shared.blocks {
+            Some(_) => (most / BLOCK * BLOCK).max(BLOCK),
+            None => most,
+        }
+    }
+
     /// Drops cached content, and expires attributes: others may have changed the file in a way that its times do not show.
     pub(super) fn forget_content(&self) {
         let mut state = self.mount.shared.state.lock();

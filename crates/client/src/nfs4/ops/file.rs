@@ -28,12 +28,17 @@ impl Nfs4 {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply, OpError> {
-        let reply = self
+        // Data are stored only if the file is still the one that was asked for.
+        let wants_attributes = self.config.caches.blocks.is_some();
+        let (reply, attributes) = self
             .with_stateid(state, |stateid| async move {
                 let read = Op::Read(ReadArgs { stateid, offset, count });
-                let mut results = self.read_only(caller, &[put(handle), read]).await?;
+                let ops = [put(handle), read, get_attributes()];
+                let sent = if wants_attributes { &ops[..] } else { &ops[..2] };
+                let mut results = self.read_only(caller, sent).await?;
                 results.skip()?;
-                take!(results, Read)
+                let reply = take!(results, Read)?;
+                Ok((reply, wants_attributes.then(|| take_attributes(&mut results).ok()).flatten()))
             })
             .await?;
         let data = reply.data.into_bytes();
@@ -43,7 +48,7 @@ impl Nfs4 {
         if data.is_empty() && !reply.eof && count > 0 {
             return Err(OpError::BadReply("a READ without data before the end of the file"));
         }
-        Ok(ReadReply { data, eof: reply.eof, attributes: None })
+        Ok(ReadReply { data, eof: reply.eof, attributes })
     }
 
     /// Writes the parts one after the other, at most as much as fits one WRITE; the server may write less.
