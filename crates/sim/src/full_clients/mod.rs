@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
+use client::block_store::MemoryBlocks;
 use client::config::{Caches, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::error::OpError;
@@ -46,6 +47,8 @@ use world::{Memory, World};
 const FILES: usize = 2;
 /// Programs of each kind on a machine.
 const PROGRAMS: usize = 2;
+/// Size of a machine's disk cache: about ten versions of a file.
+const DISK_CACHE_BYTES: u64 = 20 << 10;
 /// Steps of each program.
 const NAME_STEPS: u32 = 14;
 const DATA_ROUNDS: u32 = 8;
@@ -86,8 +89,15 @@ fn run_with(
     let memory = [Memory::All, Memory::Replies, Memory::Clients][rng.below(3) as usize];
     let model = SharedModel::default();
     let launched = Rc::clone(&model);
-    let launch = Box::new(move |host: usize, boot, clock: &Arc<Clock>, rng| {
-        launch((host, boot), (versions[host], is_cached), clock, rng, &launched)
+    // The disk caches of machines, which survive kills of their processes.
+    let has_blocks = is_cached && rng.chance(50);
+    let disks: Vec<_> = versions.iter().map(|_| MemoryBlocks::new(DISK_CACHE_BYTES)).collect();
+    let launch = Box::new(move |host: usize, boot, clock: &Arc<Clock>, mut rng: Rng| {
+        let blocks = has_blocks.then(|| Arc::clone(&disks[host]));
+        if let Some(blocks) = &blocks {
+            blocks.damage(|record| damage(record, &mut rng));
+        }
+        launch((host, boot), (versions[host], is_cached), blocks, clock, rng, &launched)
     });
     let mut world = World::new(Rng::new(rng.next_u64()), versions.len(), memory, launch);
     world.lease = is_cached.then_some(LONG_LEASE);
@@ -122,10 +132,26 @@ fn doing(model: &Model) -> String {
     doing.join(", ")
 }
 
+/// Damages one record in four, as a disk or a crash may: a flipped bit, or a part.
+fn damage(record: &mut Vec<u8>, rng: &mut Rng) {
+    if record.is_empty() {
+        return;
+    }
+    match rng.below(8) {
+        0 => record.truncate(rng.below(record.len() as u64) as usize),
+        1 => {
+            let at = rng.below(record.len() as u64 * 8) as usize;
+            record[at / 8] ^= 1 << (at % 8);
+        }
+        _ => {}
+    }
+}
+
 /// Creates a client process.
 fn launch(
     (host, boot): (usize, u64),
     (version, is_cached): (Version, bool),
+    blocks: Option<Arc<MemoryBlocks>>,
     clock: &Arc<Clock>,
     mut rng: Rng,
     model: &SharedModel,
@@ -155,7 +181,12 @@ fn launch(
         read_size: 4096,
         write_size: 4096,
         local_lock: LocalLock::None,
-        caches: if is_cached { Caches { delegations: true, ..Caches::default() } } else { Caches::none() },
+        caches: match is_cached {
+            true => {
+                Caches { delegations: true, blocks: blocks.map(|blocks| blocks as _), ..Caches::default() }
+            }
+            false => Caches::none(),
+        },
     };
     let (of_programs, model) = (Arc::clone(&engine), Rc::clone(model));
     (engine, Box::pin(run_machine((host, boot), of_programs, config, rng, model)))
