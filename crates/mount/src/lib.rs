@@ -3,6 +3,7 @@
 //! - [`Files`] has the operations, with the requests and answers of FUSE. It knows neither a device nor a runtime.
 //! - [`Adapter`] is the [`fuse::Filesystem`] that passes requests to an [`Executor`], which runs the operations in the thread of the client's
 //!   connections.
+//! - [`DiskCache`] keeps blocks of files in a directory. The client asks it before the server.
 //!
 //! Numbers of inodes are those of the client ([`client::fs::inode`]). The kernel's counts of lookups keep them.
 
@@ -12,6 +13,7 @@ mod acl;
 mod adapter;
 mod callers;
 mod convert;
+mod disk_cache;
 mod files;
 mod handles;
 mod ids;
@@ -21,5 +23,6 @@ mod nodes;
 
 pub use adapter::{Adapter, Executor};
 pub use callers::Identity;
+pub use disk_cache::{DISK_CACHE_MIN, DiskCache, DiskCacheError, WhileBusy};
 pub use files::{Files, FilesState, Settings};
 pub use ids::{IdMap, IdMapError, PAIRS_MAX};
