@@ -2,6 +2,7 @@
 
 mod acls;
 mod crash;
+mod disk_cache;
 mod lifetime;
 mod lock_calls;
 mod memory;

@@ -11,7 +11,7 @@ use crate::support::{ENFYS, Mounted, Server, VERSIONS, can_mount, foreground, ru
 
 /// Returns the statistics of a mount.
 #[track_caller]
-fn stats(directory: &Path) -> Value {
+pub(crate) fn stats(directory: &Path) -> Value {
     let output = run(&["stats", "--json", directory.to_str().expect("text")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let mut response: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -19,7 +19,7 @@ fn stats(directory: &Path) -> Value {
 }
 
 /// Returns a counter of an operation; 0 if it was not used.
-fn count(stats: &Value, operation: &str, counter: &str) -> u64 {
+pub(crate) fn count(stats: &Value, operation: &str, counter: &str) -> u64 {
     stats["operations"][operation][counter].as_u64().unwrap_or(0)
 }
 

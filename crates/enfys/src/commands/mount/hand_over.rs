@@ -78,6 +78,8 @@ impl Offer {
             options: self.options.clone(),
             map_uid: self.map_uid.clone(),
             map_gid: self.map_gid.clone(),
+            cache: None,
+            cache_size: None,
             foreground: own.foreground,
             log_file: own.log_file.clone(),
             log: own.log.clone(),

@@ -55,6 +55,8 @@ fn parse(arguments: &mut dyn Iterator<Item = OsString>) -> Result<Option<MountAr
         foreground: false,
         map_uid: Vec::new(),
         map_gid: Vec::new(),
+        cache: None,
+        cache_size: None,
         log_file: None,
         log: "info".to_owned(),
         threads: None,

@@ -32,6 +32,8 @@ Examples:
       The same server as mount.nfs(8) writes it, with options of nfs(5).
   enfys mount nfs://server/export ~/remote --map-uid 1000:501
       Files of user 1000 at the server belong to user 501 here.
+  enfys mount nfs://server/export /mnt --cache /var/cache/enfys-mnt --cache-size 10GiB
+      Keep files that were read on this machine's disk, also for later mounts.
   enfys mount --replace /mnt
       Continue a mount in a new process, for instance after an update. Programs notice only a short pause.
   server:/export  /mnt  enfys  _netdev,nofail  0 0
@@ -62,6 +64,12 @@ pub struct MountArguments {
     /// A group whose number differs at the server; as -o map_gid
     #[arg(long, value_name = "REMOTE:LOCAL")]
     pub map_gid: Vec<String>,
+    /// Keep blocks of files in this directory too, also for later mounts; as -o cache
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Limit of the directory of --cache, as 10GiB; as -o cache_size
+    #[arg(long, value_name = "SIZE")]
+    pub cache_size: Option<String>,
     /// Append log lines of a mount in the background to this file
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
@@ -72,7 +80,7 @@ pub struct MountArguments {
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
     /// Continue the mount on a directory in a new process, with the arguments of the old one, which ends
-    #[arg(long, conflicts_with_all = ["directory", "options", "map_uid", "map_gid", "threads"])]
+    #[arg(long, conflicts_with_all = ["directory", "options", "map_uid", "map_gid", "cache", "cache_size", "threads"])]
     pub replace: bool,
     /// The process that `enfys mount` starts
     #[arg(long, hide = true)]
@@ -93,6 +101,7 @@ fn threads(text: &str) -> Result<NonZeroUsize, String> {
 /// # Errors
 /// One line that names the directory, server or option, and the error.
 pub fn run(arguments: &MountArguments) -> Result<ExitCode, String> {
+    let arguments = &arguments.clone().with_cache_in_options()?;
     let plan = if arguments.replace { None } else { Some(plan(arguments)?) };
     if !arguments.foreground && !arguments.in_background {
         // Before another process is started: its errors need no process.
@@ -132,12 +141,26 @@ fn plan(arguments: &MountArguments) -> Result<run::Plan, String> {
             .try_for_each(|pair| map.add(pair).map_err(|error| format!("--{flag} {pair}: {error}")))?;
     }
     url.options = options.nfs.clone();
+    options.disk_cache()?;
     let directory = arguments.directory.clone().unwrap_or_default();
     let arguments = arguments.clone();
     Ok(run::Plan { url, directory, options, threads: arguments.threads, arguments })
 }
 
 impl MountArguments {
+    /// Moves the flags of the disk cache to the options, which another process gets too.
+    fn with_cache_in_options(mut self) -> Result<Self, String> {
+        if let Some(directory) = self.cache.take() {
+            let directory = whole(&directory)?;
+            let text = directory.to_str().filter(|text| !text.contains(','));
+            let text =
+                text.ok_or_else(|| format!("--cache {}: a path without commas", directory.display()))?;
+            self.options.push(format!("cache={text}"));
+        }
+        self.options.extend(self.cache_size.take().map(|size| format!("cache_size={size}")));
+        Ok(self)
+    }
+
     /// Returns the arguments of the process in the background.
     fn again(&self) -> Result<Vec<OsString>, String> {
         let mut all: Vec<OsString> = vec!["mount".into(), background::FLAG.into()];

@@ -1,15 +1,21 @@
 //! The options after `-o`: those of a mount point, in one table; all others are those of nfs(5), which the client implements.
 
+use std::path::PathBuf;
+
 use client::cache::limiter::{BUDGET_MIN, Budget, Limiter};
 use client::config::Caches;
 use client::url::{LookupCache, Options as NfsOptions};
-use mount::IdMap;
+use mount::{DISK_CACHE_MIN, IdMap};
+
+use crate::size::Size;
 
 /// Minimum similarity of an unknown option to a known one that the error suggests.
 const SIMILARITY_MIN: f64 = 0.85;
 /// Without `memory=` caches have this part of the machine's memory, a quarter, and at most this number of bytes.
 const MEMORY_PART: u64 = 4;
 const MEMORY_USUAL_MAX: u64 = 256 << 20;
+/// Size of a disk cache without `cache_size=`.
+const CACHE_USUAL: u64 = 1 << 30;
 /// Minimum and maximum number of MiB of `memory=`.
 const MEMORY_MIB: std::ops::RangeInclusive<u32> = (BUDGET_MIN >> 20) as u32..=1 << 20;
 
@@ -32,6 +38,10 @@ pub struct MountOptions {
     pub groups: IdMap,
     /// Memory for caches and written-behind data; `None`: a part of the machine's.
     pub memory_mib: Option<u32>,
+    /// Directory of the disk cache, as an absolute path.
+    pub cache: Option<PathBuf>,
+    /// Size of the disk cache.
+    pub cache_bytes: Option<u64>,
 }
 
 /// The effect of an option.
@@ -68,6 +78,8 @@ const OPTIONS: &[Row] = &[
     ("map_uid", Value(|options, pair| options.users.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a user with another number at the server"),
     ("map_gid", Value(|options, pair| options.groups.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a group with another number at the server"),
     ("memory", Value(set_memory), "MIB: memory for caches and unwritten data (default a quarter, at most 256)"),
+    ("cache", Value(set_cache), "DIR: keep blocks of files in this directory too, also for later mounts"),
+    ("cache_size", Value(set_cache_size), "SIZE: limit of that directory (default 1GiB)"),
     ("defaults", Ignored, ""), ("auto", Ignored, ""), ("noauto", Ignored, ""), ("nofail", Ignored, ""), ("_netdev", Ignored, ""),
     ("user", Ignored, ""), ("nouser", Ignored, ""), ("users", Ignored, ""), ("owner", Ignored, ""), ("group", Ignored, ""),
     ("atime", Ignored, ""), ("noatime", Ignored, ""), ("relatime", Ignored, ""), ("norelatime", Ignored, ""),
@@ -123,6 +135,21 @@ impl MountOptions {
         Caches::new(Limiter::new(Budget::new(bytes)), &self.nfs)
     }
 
+    /// Returns the directory of the disk cache and its size in bytes, if there is one.
+    ///
+    /// # Errors
+    /// One sentence about options that exclude each other.
+    pub fn disk_cache(&self) -> Result<Option<(PathBuf, u64)>, String> {
+        match (&self.cache, self.cache_bytes) {
+            (None, Some(_)) => Err("`cache_size=` needs `cache=DIR`".to_owned()),
+            (None, None) => Ok(None),
+            (Some(_), _) if self.nfs.attribute_cache == Some(false) => {
+                Err("`cache=` has no effect with `noac`, which caches nothing".to_owned())
+            }
+            (Some(directory), bytes) => Ok(Some((directory.clone(), bytes.unwrap_or(CACHE_USUAL)))),
+        }
+    }
+
     /// Returns whether the kernel may remember that a name is missing.
     pub fn caches_missing_names(&self) -> bool {
         !matches!(self.nfs.lookup_cache, Some(LookupCache::Positive | LookupCache::None))
@@ -138,6 +165,24 @@ fn set_memory(options: &mut MountOptions, mib: &str) -> Result<(), String> {
     let given = mib.parse().ok().filter(|mib| MEMORY_MIB.contains(mib));
     let range = || format!("expected a number of MiB from {} to {}", MEMORY_MIB.start(), MEMORY_MIB.end());
     options.memory_mib = Some(given.ok_or_else(range)?);
+    Ok(())
+}
+
+fn set_cache(options: &mut MountOptions, directory: &str) -> Result<(), String> {
+    let directory = PathBuf::from(directory);
+    if !directory.is_absolute() {
+        return Err("expected an absolute path".to_owned());
+    }
+    options.cache = Some(directory);
+    Ok(())
+}
+
+fn set_cache_size(options: &mut MountOptions, size: &str) -> Result<(), String> {
+    let Size(bytes) = size.parse()?;
+    if bytes < DISK_CACHE_MIN {
+        return Err(format!("expected at least {}", Size(DISK_CACHE_MIN)));
+    }
+    options.cache_bytes = Some(bytes);
     Ok(())
 }
 
@@ -188,6 +233,19 @@ mod tests {
             let error = applied(wrong).unwrap_err();
             assert_eq!(error, format!("`{wrong}`: expected a number of MiB from 16 to 1048576"));
         }
+    }
+
+    #[test]
+    fn a_disk_cache_has_a_directory_and_a_size() {
+        let cache = |list| applied(list).unwrap().disk_cache();
+        let at = |bytes| Ok(Some((PathBuf::from("/var/cache/x"), bytes)));
+        assert_eq!((cache("ro"), cache("cache=/var/cache/x")), (Ok(None), at(1 << 30)));
+        assert_eq!(cache("cache_size=10GiB,cache=/var/cache/x"), at(10 << 30));
+        assert_eq!(cache("cache_size=10GiB").unwrap_err(), "`cache_size=` needs `cache=DIR`");
+        assert!(cache("cache=/x,noac").unwrap_err().contains("noac"));
+        assert_eq!(applied("cache=x").unwrap_err(), "`cache=x`: expected an absolute path");
+        assert_eq!(applied("cache_size=1KiB").unwrap_err(), "`cache_size=1KiB`: expected at least 1 MiB");
+        assert!(applied("cache_size=many").unwrap_err().contains("expected a number of bytes"));
     }
 
     #[test]

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::config::Version;
+use client::config::{Caches, Version};
 use client::fs::inode::Mount;
 use client::hand_over::Identity;
 use client::url::{LocalLock, ReaddirPlus, Url};
 use fuse::mount::MountError;
 use fuse::{Capabilities, Config, Serving};
-use mount::{Adapter, Files, Settings};
+use mount::{Adapter, DiskCache, Files, Settings, WhileBusy};
 use store::error_text;
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
@@ -32,6 +32,10 @@ use crate::signals::Signals;
 const READ_AHEAD_KIB: u32 = 4096;
 /// Time limit at the end of a mount for a server that does not answer. Data not written by then are lost, which is logged.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
+/// Time limit at the end of a mount for writing blocks to the disk cache.
+const CACHE_CLOSE_MAX: Duration = Duration::from_secs(5);
+/// Time limit for an earlier mount with the same disk cache to end.
+const CACHE_LOCK_MAX: Duration = Duration::from_secs(10);
 /// Minimum and maximum number of threads that read the kernel's requests, without an option.
 const THREADS: (usize, usize) = (2, 8);
 
@@ -78,12 +82,13 @@ pub fn replace(
 
 async fn serve(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> Result<(), String> {
     let session = Session::default();
-    let (mount, settings) = connect(&session, plan, None).await?;
+    let disk_cache = open_disk_cache(plan, WhileBusy::Wait(CACHE_LOCK_MAX))?;
+    let (mount, settings) = connect(&session, plan, &disk_cache, None).await?;
     let refused = |error| failed("mount", &plan.url, &error).to_string();
     let files = Arc::new(Files::new(mount, settings).await.map_err(refused)?);
     let mut signals = Signals::new()?;
     let (serving, adapter, directory) = mount_on(plan, &files)?;
-    let mounted = Mounted::new(plan, files, adapter, directory);
+    let mounted = Mounted::new(plan, files, adapter, directory, disk_cache);
     if let Err(error) = ready(&mounted.started()) {
         unmount(mounted.directory).await;
         return Err(error);
@@ -121,7 +126,8 @@ async fn take(
     offer: &Offer,
     socket: UnixStream,
 ) -> Result<(Mounted, Serving, Signals), String> {
-    let (mount, settings) = connect(session, plan, Some(offer.identity())).await?;
+    let disk_cache = open_disk_cache(plan, WhileBusy::WaitInBackground)?;
+    let (mount, settings) = connect(session, plan, &disk_cache, Some(offer.identity())).await?;
     let engine = Arc::clone(mount.client().engine());
     let signals = Signals::new()?;
     let socket = Arc::new(socket);
@@ -145,7 +151,8 @@ async fn take(
     });
     // Open files that are dropped would be closed at the server, where they are the other process's.
     let (adapter, serving) = begun.inspect_err(|_| engine.shut_down())?;
-    Ok((Mounted::new(plan, files, adapter, plan.directory.clone()), serving, signals))
+    let mounted = Mounted::new(plan, files, adapter, plan.directory.clone(), disk_cache);
+    Ok((mounted, serving, signals))
 }
 
 /// A mount that this process serves.
@@ -153,6 +160,7 @@ struct Mounted {
     files: Arc<Files>,
     adapter: Arc<Adapter>,
     directory: PathBuf,
+    disk_cache: Option<Arc<DiskCache>>,
     identity: protocol::Identity,
     arguments: MountArguments,
     control: Option<Control>,
@@ -171,7 +179,13 @@ enum Ended {
 
 impl Mounted {
     /// Starts the control socket. The mount works without it too.
-    fn new(plan: &Plan, files: Arc<Files>, adapter: Arc<Adapter>, directory: PathBuf) -> Self {
+    fn new(
+        plan: &Plan,
+        files: Arc<Files>,
+        adapter: Arc<Adapter>,
+        directory: PathBuf,
+        disk_cache: Option<Arc<DiskCache>>,
+    ) -> Self {
         let identity = protocol::Identity {
             software: concat!("enfys ", env!("CARGO_PKG_VERSION")).to_owned(),
             source: text(&plan.url),
@@ -183,7 +197,7 @@ impl Mounted {
         let arguments = plan.arguments.clone();
         let control = None;
         let mut mounted =
-            Self { files, adapter, directory, identity, arguments, control, successors, sender };
+            Self { files, adapter, directory, disk_cache, identity, arguments, control, successors, sender };
         mounted.start_control();
         mounted
     }
@@ -209,6 +223,9 @@ impl Mounted {
     async fn run(mut self, serving: Serving, session: Session, signals: &mut Signals) -> Result<(), String> {
         let ended = self.wait(serving, signals).await;
         self.control = None;
+        if let Some(disk_cache) = &self.disk_cache {
+            disk_cache.close(CACHE_CLOSE_MAX);
+        }
         let result = match ended {
             Ended::Replaced => {
                 tracing::info!("another process serves the mount");
@@ -256,14 +273,26 @@ impl Mounted {
     }
 }
 
+/// Opens the disk cache, if there is one.
+fn open_disk_cache(plan: &Plan, busy: WhileBusy) -> Result<Option<Arc<DiskCache>>, String> {
+    let Some((directory, bytes)) = plan.options.disk_cache()? else { return Ok(None) };
+    if directory.starts_with(&plan.directory) {
+        return Err(format!("the disk cache {} is inside the mount", directory.display()));
+    }
+    let cache = DiskCache::open(&directory, bytes, busy).map_err(|error| error.to_string())?;
+    Ok(Some(cache))
+}
+
 /// Connects to the server, and finds the directory to mount.
 async fn connect(
     session: &Session,
     plan: &Plan,
+    disk_cache: &Option<Arc<DiskCache>>,
     as_client: Option<&Identity>,
 ) -> Result<(Mount, Settings), String> {
     let url = &plan.url;
-    let caches = plan.options.caches(machine_memory());
+    let blocks = disk_cache.as_ref().map(|cache| Arc::clone(cache) as Arc<_>);
+    let caches = Caches { blocks, ..plan.options.caches(machine_memory()) };
     let (client, caller) =
         session.connect_as(url, caches, as_client).await.map_err(|failure| failure.to_string())?;
     let path: Vec<&[u8]> = url.path().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();

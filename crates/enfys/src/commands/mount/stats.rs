@@ -10,7 +10,7 @@ use clap::Args;
 use store::error_text;
 
 use super::control::client::ask;
-use super::control::protocol::{Command, Operation, Reply, Stats};
+use super::control::protocol::{Command, DiskCacheStats, Operation, Reply, Stats};
 use crate::size::Size;
 
 const HELP: &str = "\
@@ -102,7 +102,7 @@ fn text(stats: &Stats) -> String {
     let memory =
         stats.memory.kinds().map(|(name, bytes)| format!("{} {}", name.replace('_', "-"), size(bytes)));
     let delegations = &stats.delegations;
-    let lines = [
+    let mut lines = vec![
         format!(
             "{} on {} (NFS {}), {:.0} s",
             mount.source, mount.directory, mount.protocol, stats.age_seconds
@@ -121,7 +121,22 @@ fn text(stats: &Stats) -> String {
         format!("memory       {} of {}", memory.join(", "), size(stats.memory.budget)),
         format!("kernel       {} inodes, {} open files", stats.known_inodes, stats.open_files),
     ];
+    lines.splice(2..2, stats.disk_cache.as_ref().map(disk_cache_line));
     format!("{}\n\n{}", lines.join("\n"), table(&rows))
+}
+
+fn disk_cache_line(cache: &DiskCacheStats) -> String {
+    format!(
+        "disk cache   {} of {} blocks, {} read, {} stored, {} dropped, {} damaged, {} of {}",
+        cache.hits,
+        cache.hits + cache.misses,
+        Size(cache.hit_bytes),
+        cache.stored,
+        cache.dropped,
+        cache.damaged,
+        Size(cache.bytes),
+        Size(cache.bytes_max)
+    )
 }
 
 fn row(name: &str, operation: &Operation) -> Vec<String> {
@@ -194,15 +209,9 @@ fn metrics(stats: &Stats) -> Vec<Metric> {
             .map(|(cache, uses)| (format!(",cache=\"{cache}\""), value((uses.hits, uses.misses)).to_string()))
             .to_vec(),
     };
-    let plain = |name, kind, help, value: u64| Metric {
-        name,
-        kind,
-        help,
-        samples: vec![(String::new(), value.to_string())],
-    };
     let (slots, delegations) = (&stats.slots, &stats.delegations);
     let memory = stats.memory.kinds().map(|(kind, bytes)| (format!(",kind=\"{kind}\""), bytes.to_string()));
-    vec![
+    let mut metrics = vec![
         by_operation("requests_total", "Requests sent, each once.", |of| of.requests.to_string()),
         by_operation("retransmissions_total", "Retransmissions.", |of| of.retransmissions.to_string()),
         by_operation("timeouts_total", "Requests without a reply.", |of| of.timeouts.to_string()),
@@ -229,7 +238,27 @@ fn metrics(stats: &Stats) -> Vec<Metric> {
         plain("memory_budget_bytes", "gauge", "Limit of the memory.", stats.memory.budget),
         plain("known_inodes", "gauge", "Inodes that the kernel knows.", stats.known_inodes as u64),
         plain("open_files", "gauge", "Files that are open.", stats.open_files as u64),
+    ];
+    metrics.extend(stats.disk_cache.iter().flat_map(disk_cache_metrics));
+    metrics
+}
+
+fn disk_cache_metrics(cache: &DiskCacheStats) -> [Metric; 8] {
+    [
+        plain("disk_cache_hits_total", "counter", "Blocks that were read from the disk cache.", cache.hits),
+        plain("disk_cache_misses_total", "counter", "Blocks that the disk cache did not have.", cache.misses),
+        plain("disk_cache_hit_bytes_total", "counter", "Bytes read from the disk cache.", cache.hit_bytes),
+        plain("disk_cache_stored_total", "counter", "Blocks written to the disk cache.", cache.stored),
+        plain("disk_cache_dropped_total", "counter", "Blocks that were not written to it.", cache.dropped),
+        plain("disk_cache_damaged_total", "counter", "Damaged blocks of the disk cache.", cache.damaged),
+        plain("disk_cache_bytes", "gauge", "Bytes of the disk cache.", cache.bytes),
+        plain("disk_cache_limit_bytes", "gauge", "Limit of the disk cache.", cache.bytes_max),
     ]
+}
+
+/// Returns a metric with one sample.
+fn plain(name: &'static str, kind: &'static str, help: &'static str, value: u64) -> Metric {
+    Metric { name, kind, help, samples: vec![(String::new(), value.to_string())] }
 }
 
 fn in_seconds(micros: u64) -> String {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use client::block_store::BlockCounts;
 use client::cache::counts::{CacheCounts, Uses};
 use client::cache::limiter::Kind;
 use client::delegations::DelegationCounts;
@@ -63,6 +64,9 @@ pub struct Stats {
     pub operations: BTreeMap<String, Operation>,
     /// Uses of each cache.
     pub caches: CacheStats,
+    /// The disk cache, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_cache: Option<DiskCacheStats>,
     /// Requests in flight.
     pub slots: Slots,
     /// Delegations.
@@ -135,6 +139,27 @@ impl CacheStats {
     }
 }
 
+/// Use of the disk cache. Blocks have 64 KiB, the last one of a file less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskCacheStats {
+    /// Blocks that were read from it.
+    pub hits: u64,
+    /// Blocks that it did not have.
+    pub misses: u64,
+    /// Bytes that were read from it.
+    pub hit_bytes: u64,
+    /// Blocks that were written to it.
+    pub stored: u64,
+    /// Blocks that were not written: the disk is slow, full, or fails.
+    pub dropped: u64,
+    /// Blocks whose content was damaged. They are misses too.
+    pub damaged: u64,
+    /// Bytes on the disk.
+    pub bytes: u64,
+    /// The limit (`cache_size=`).
+    pub bytes_max: u64,
+}
+
 /// Use of slots.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Slots {
@@ -188,6 +213,7 @@ impl Stats {
             age_seconds,
             operations: traffic.map(|(name, traffic)| (name, traffic.into())).collect(),
             caches: mount.cache_counts().into(),
+            disk_cache: mount.block_counts().map(DiskCacheStats::from),
             slots: Slots { in_use, waits },
             delegations: client.delegation_counts(),
             memory: Memory::of(mount),
@@ -232,6 +258,13 @@ impl From<Traffic> for Operation {
 impl From<Uses> for CacheUse {
     fn from(Uses { hits, misses }: Uses) -> Self {
         Self { hits, misses }
+    }
+}
+
+impl From<BlockCounts> for DiskCacheStats {
+    fn from(counts: BlockCounts) -> Self {
+        let BlockCounts { hits, misses, hit_bytes, stored, dropped, damaged, bytes, bytes_max } = counts;
+        Self { hits, misses, hit_bytes, stored, dropped, damaged, bytes, bytes_max }
     }
 }
 
