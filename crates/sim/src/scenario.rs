@@ -190,10 +190,10 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "client-cached-mixed",
-        about: "the same beside a client of version 4.0, which has no delegations, without changes of names",
+        about: "the same beside a client of version 4.0, which has no delegations",
         run: |seed| {
             let versions = &[ClientVersion::V40, ClientVersion::V41, ClientVersion::V42];
-            full_clients::run_cached(seed, versions, false)
+            full_clients::run_cached(seed, versions, true)
         },
     },
 ];

@@ -143,6 +143,8 @@ impl Inode {
         for (mut offset, mut data) in writes {
             while !data.is_empty() {
                 let reply = writer.write_once(offset, data.clone(), Stability::FileSync).await?;
+                // They may have been read while the server did not have the data.
+                self.drop_clean_data(offset..offset + u64::from(reply.count));
                 offset += u64::from(reply.count);
                 data = data.slice(reply.count as usize..);
             }

@@ -71,7 +71,8 @@ pub enum NotDelegated {
 
 impl State {
     /// Grants a delegation with an open, if nothing conflicts. `watch` reports changes by local processes. A change that it has
-    /// reported prevents the grant; a delegation that is reclaimed is granted and recalled at once.
+    /// reported prevents the grant, and so does an operation under way that may change the file; a delegation that is reclaimed is
+    /// granted and recalled at once.
     ///
     /// # Errors
     /// The reason why none is granted.
@@ -109,11 +110,12 @@ impl State {
         // In this order: a change that is no longer under way has ended.
         let is_changing = changes.is_changing(hash);
         let has_changed = is_notified || changes.has_changed_since(hash, request.epoch);
-        if is_changing || has_changed && !request.reclaim {
+        if !request.reclaim && (is_changing || has_changed) {
             shard.end(index, EntryEvent::ClientRemoved, &self.gauges, &mut deferred);
             return Err(NotDelegated::Contention);
         }
-        if is_notified {
+        // Without the delegation, others could open the file before the client has written its data back.
+        if is_notified || is_changing {
             calls.extend(self.recall(&mut shard, index, now));
         }
         count_grant(&self.delegations.counts, request.kind);
