@@ -72,6 +72,7 @@ pub(crate) mod notify {
     pub(crate) const STORE: i32 = 4;
     pub(crate) const DELETE: i32 = 6;
     pub(crate) const RESEND: i32 = 7;
+    pub(crate) const PRUNE: i32 = 9;
 }
 
 /// Bits of `SetattrIn::valid`.
@@ -182,6 +183,7 @@ structures! {
     NotifyInvalEntryOut { parent: u64, namelen: u32, flags: u32 }
     NotifyDeleteOut { parent: u64, child: u64, namelen: u32, padding: u32 }
     NotifyStoreOut { nodeid: u64, offset: u64, size: u32, padding: u32 }
+    NotifyPruneOut { count: u32, padding: u32, spare: u64 }
 }
 
 /// Flags of the second word of INIT follow the first 16 bytes of its arguments.

@@ -78,6 +78,17 @@ impl Notifier {
         known(self.channel.notify(notify::STORE, &[message.as_bytes(), data]))
     }
 
+    /// Makes the kernel forget those of the inodes that no program uses. Linux has this since 6.18 (7.45 of the protocol).
+    ///
+    /// # Errors
+    /// An error of the device; EINVAL if the kernel does not have it.
+    pub fn prune(&self, nodes: &[NodeId]) -> io::Result<()> {
+        let count = u32::try_from(nodes.len()).map_err(|_| Errno::INVAL)?;
+        let message = abi::NotifyPruneOut { count, padding: 0, spare: 0 };
+        let nodes: Vec<u64> = nodes.iter().map(|node| node.0).collect();
+        known(self.channel.notify(notify::PRUNE, &[message.as_bytes(), nodes.as_bytes()]))
+    }
+
     /// Makes the kernel send all unanswered requests again.
     pub(crate) fn resend(&self) -> io::Result<()> {
         Ok(self.channel.notify(notify::RESEND, &[])?)

@@ -1,4 +1,4 @@
-//! The thread that drops pages of the kernel. The kernel waits for READs under way when it drops pages, so a thread that
+//! The thread that drops pages and inodes of the kernel. The kernel waits for READs under way when it drops pages, so a thread that
 //! answers requests must not do it.
 
 use std::io;
@@ -8,8 +8,13 @@ use std::thread;
 use fuse::{NodeId, Notifier};
 use tokio::sync::oneshot;
 
-/// A request to drop the pages of an inode; at most as many as operations under way, which the kernel bounds.
-type Drop = (NodeId, oneshot::Sender<()>);
+/// Work of the thread.
+enum Drop {
+    /// Drop the pages of an inode. There are at most as many as operations under way, which the kernel bounds.
+    Pages(NodeId, oneshot::Sender<()>),
+    /// Forget inodes that no program uses. There are at most as many as the lookups that ask for it.
+    Unused(Vec<NodeId>),
+}
 
 /// A handle to the thread, which ends with it.
 #[derive(Debug)]
@@ -25,10 +30,15 @@ impl Invalidator {
         let (queue, requests) = mpsc::channel::<Drop>();
         let own = notifier.clone();
         thread::Builder::new().name("fuse-invalidate".to_owned()).spawn(move || {
-            for (node, done) in requests {
-                report(own.invalidate_inode(node, 0, 0));
-                // The waiting task may have stopped.
-                let _ = done.send(());
+            for request in requests {
+                match request {
+                    Drop::Pages(node, done) => {
+                        report(own.invalidate_inode(node, 0, 0));
+                        // The waiting task may have stopped.
+                        let _ = done.send(());
+                    }
+                    Drop::Unused(nodes) => report(own.prune(&nodes)),
+                }
             }
         })?;
         Ok(Self { notifier, queue })
@@ -43,10 +53,16 @@ impl Invalidator {
     /// Drops attributes and pages.
     pub(crate) async fn drop_pages(&self, node: NodeId) {
         let (done, is_done) = oneshot::channel();
-        if self.queue.send((node, done)).is_ok() {
+        if self.queue.send(Drop::Pages(node, done)).is_ok() {
             // The thread answers, or has ended with the mount.
             let _ = is_done.await;
         }
+    }
+
+    /// Makes the kernel forget inodes that no program uses. Waits for nothing.
+    pub(crate) fn forget_unused(&self, nodes: Vec<NodeId>) {
+        // The thread has ended with the mount.
+        let _ = self.queue.send(Drop::Unused(nodes));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Inodes that the kernel knows, by their numbers.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use client::attributes::{Attributes, Before};
@@ -67,22 +67,48 @@ pub(crate) fn node_id(inode: &Inode) -> NodeId {
     NodeId(inode.id().0)
 }
 
-/// All inodes that the kernel knows. The kernel bounds their number by forgetting.
+/// New inodes between two searches for inodes that the kernel should forget.
+const SEARCH_INTERVAL: usize = 256;
+/// Maximum number of inodes that one search asks the kernel to forget.
+const FORGET_MAX: usize = 1024;
+/// Maximum number of inodes that one search examines, so that a table full of used ones costs little.
+const SCAN_MAX: usize = 4096;
+
+/// All inodes that the kernel knows. Their number is not bounded, since programs may use all of them; beyond `max` the kernel is
+/// asked to forget the least recently used ones (CLOCK).
 #[derive(Debug)]
 pub(crate) struct Nodes {
     root: Arc<Node>,
-    table: Mutex<HashMap<NodeId, Known>>,
+    max: usize,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    known: BTreeMap<NodeId, Known>,
+    /// Inodes added since the last search.
+    added: usize,
+    /// Where the next search begins.
+    hand: u64,
 }
 
 #[derive(Debug)]
 struct Known {
     node: Arc<Node>,
     lookups: u64,
+    /// Set by each use, cleared by a search.
+    is_used: bool,
+}
+
+impl Known {
+    fn new(inode: Inode, lookups: u64) -> Self {
+        Self { node: Node::new(inode), lookups, is_used: true }
+    }
 }
 
 impl Nodes {
-    pub(crate) fn new(root: Inode) -> Self {
-        Self { root: Node::new(root), table: Mutex::default() }
+    pub(crate) fn new(root: Inode, max: usize) -> Self {
+        Self { root: Node::new(root), max, table: Mutex::default() }
     }
 
     /// Returns the inode that the kernel names.
@@ -93,7 +119,10 @@ impl Nodes {
         if id == NodeId::ROOT {
             return Ok(Arc::clone(&self.root));
         }
-        self.table.lock().get(&id).map(|known| Arc::clone(&known.node)).ok_or(Errno::STALE)
+        let mut table = self.table.lock();
+        let known = table.known.get_mut(&id).ok_or(Errno::STALE)?;
+        known.is_used = true;
+        Ok(Arc::clone(&known.node))
     }
 
     /// Counts a lookup of an inode. The kernel never forgets the root, whose lookups do not count.
@@ -102,35 +131,64 @@ impl Nodes {
             return Arc::clone(&self.root);
         }
         let mut table = self.table.lock();
-        let known = table
-            .entry(node_id(inode))
-            .or_insert_with(|| Known { node: Node::new(inode.clone()), lookups: 0 });
+        let Table { known, added, .. } = &mut *table;
+        let known = known.entry(node_id(inode)).or_insert_with(|| {
+            *added += 1;
+            Known::new(inode.clone(), 0)
+        });
         known.lookups += 1;
+        known.is_used = true;
         Arc::clone(&known.node)
+    }
+
+    /// Returns inodes that the kernel should forget: there are too many, and these were not used since the last search. Usually none.
+    pub(crate) fn surplus(&self) -> Vec<NodeId> {
+        let mut table = self.table.lock();
+        if table.added < SEARCH_INTERVAL || table.known.len() <= self.max {
+            return Vec::new();
+        }
+        table.added = 0;
+        let (count, hand) = ((table.known.len() - self.max).min(FORGET_MAX), table.hand);
+        let mut surplus = Vec::new();
+        let mut examined = 0;
+        for part in [hand..u64::MAX, 0..hand] {
+            for (id, known) in table.known.range_mut(NodeId(part.start)..NodeId(part.end)) {
+                if surplus.len() == count || examined == SCAN_MAX {
+                    table.hand = id.0;
+                    return surplus;
+                }
+                examined += 1;
+                // Used since the last search: it gets another round.
+                if !std::mem::take(&mut known.is_used) {
+                    surplus.push(*id);
+                }
+            }
+        }
+        surplus
     }
 
     /// Subtracts lookups that the kernel has forgotten.
     pub(crate) fn forget(&self, forget: Forget) {
-        let mut table = self.table.lock();
-        let Some(known) = table.get_mut(&forget.node) else { return };
-        known.lookups = known.lookups.saturating_sub(forget.lookups);
-        if known.lookups == 0 {
-            table.remove(&forget.node);
+        let known = &mut self.table.lock().known;
+        let Some(node) = known.get_mut(&forget.node) else { return };
+        node.lookups = node.lookups.saturating_sub(forget.lookups);
+        if node.lookups == 0 {
+            known.remove(&forget.node);
         }
     }
 
     /// Returns the inodes without the root, with the kernel's lookups of each.
     pub(crate) fn save(&self) -> Vec<(u64, u64)> {
-        self.table.lock().iter().map(|(id, known)| (id.0, known.lookups)).collect()
+        self.table.lock().known.iter().map(|(id, known)| (id.0, known.lookups)).collect()
     }
 
     /// Takes an inode that another process knew, with the kernel's lookups.
     pub(crate) fn restore(&self, inode: Inode, lookups: u64) {
-        self.table.lock().insert(node_id(&inode), Known { node: Node::new(inode), lookups });
+        self.table.lock().known.insert(node_id(&inode), Known::new(inode, lookups));
     }
 
     /// Returns the number of inodes without the root.
     pub(crate) fn len(&self) -> usize {
-        self.table.lock().len()
+        self.table.lock().known.len()
     }
 }

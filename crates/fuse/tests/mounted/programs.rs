@@ -1,6 +1,7 @@
 //! Ordinary programs on a mount, and the life of a mount.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
 use fuse::mount::{MountError, Options, mount, set_read_ahead, unmount};
@@ -160,6 +161,13 @@ fn caches_are_invalidated() {
     notifier.invalidate_entry(NodeId::ROOT, b"f").expect("a cached name");
     notifier.expire_entry(NodeId::ROOT, b"unknown").expect("no error for an unknown name");
     notifier.invalidate_inode(NodeId(1_000_000), 0, 0).expect("no error for an unknown inode");
+    let node = NodeId(std::fs::metadata(&path).expect("the file").ino());
+    let forgotten = files.state().forgotten;
+    match notifier.prune(&[node, NodeId(1_000_000)]) {
+        Ok(()) => await_that("an unused inode is forgotten", || files.state().forgotten > forgotten),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "Linux before 6.18"),
+    }
+    assert_eq!(std::fs::read(&path).expect("the file"), b"one");
     // The kernel forgets the lookup when the name and the inode have gone from its caches.
     let forgotten = files.state().forgotten;
     std::fs::remove_file(&path).expect("the file");

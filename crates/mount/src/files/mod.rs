@@ -95,7 +95,7 @@ impl Files {
         let attributes = root.attributes(&settings.machine).await?;
         let Settings { identity, users, groups, caches_missing_names, has_lists, machine, seed } = settings;
         Ok(Self {
-            nodes: Nodes::new(root),
+            nodes: Nodes::new(root, mount.objects_max()),
             open_files: Handles::from(0),
             open_directories: Handles::from(DIRECTORIES_FROM),
             callers: Callers::new(identity, users.clone(), groups.clone()),
@@ -190,6 +190,7 @@ impl Files {
     /// Counts a lookup, and returns the entry of a directory for the kernel, which may use it as long as the client does.
     fn entry(&self, directory: &Inode, inode: &Inode, attributes: &Attributes) -> Entry {
         let node = self.nodes.look_up(inode);
+        self.forget_unused();
         node.grant(attributes);
         Entry {
             node: node.id(),
@@ -220,6 +221,15 @@ impl Files {
     async fn drop_pages(&self, node: NodeId) {
         if let Some(invalidator) = self.invalidator.get() {
             invalidator.drop_pages(node).await;
+        }
+    }
+
+    /// Asks the kernel to forget unused inodes if it knows too many for the memory budget.
+    fn forget_unused(&self) {
+        let Some(invalidator) = self.invalidator.get() else { return };
+        let surplus = self.nodes.surplus();
+        if !surplus.is_empty() {
+            invalidator.forget_unused(surplus);
         }
     }
 

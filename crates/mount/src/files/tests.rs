@@ -195,6 +195,32 @@ fn lookups_are_counted_and_forgotten() {
     });
 }
 
+#[test]
+fn surplus_inodes_are_the_least_recently_used() {
+    with_files(async |files: Rc<Files>| {
+        let (few, many) = (Nodes::new(files.mount.root(), 100), Nodes::new(files.mount.root(), 1000));
+        let mut ids = Vec::new();
+        let mut surplus = Vec::new();
+        for number in 0..512 {
+            let created = files.created(&number.to_string()).await;
+            let node = files.nodes.get(created.entry.node).expect("a known inode");
+            files.release(PROGRAM, release(node.id(), created.opened.handle)).await.expect("an open file");
+            few.look_up(&node.inode);
+            many.look_up(&node.inode);
+            ids.push(node.id());
+            surplus.extend(few.surplus());
+            assert_eq!(many.surplus(), []);
+            if number == 300 {
+                assert_eq!(surplus, [], "all were just looked up");
+                for id in &ids[..10] {
+                    few.get(*id).expect("a known inode");
+                }
+            }
+        }
+        assert_eq!(surplus, ids[10..256]);
+    });
+}
+
 /// Returns the positions and types of entries; every record's length is a multiple of eight bytes.
 fn names(data: &fuse::Data) -> Vec<(u64, String)> {
     let bytes = data.0.concat();

@@ -176,6 +176,12 @@ impl Mount {
         self.shared.info
     }
 
+    /// Returns the number of objects for which the memory budget has room. More are kept only while they are held.
+    #[must_use]
+    pub fn objects_max(&self) -> usize {
+        self.shared.state.lock().table.nodes_max()
+    }
+
     /// Returns the memory that the process's caches share, with its use.
     #[must_use]
     pub fn memory(&self) -> &Limiter {

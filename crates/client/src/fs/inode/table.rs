@@ -113,6 +113,11 @@ impl Table {
         self.by_id.values()
     }
 
+    /// Returns the number of objects above which unheld ones are forgotten.
+    pub(super) fn nodes_max(&self) -> usize {
+        self.nodes_max
+    }
+
     /// Returns the last number.
     pub(super) fn last(&self) -> u64 {
         self.last
