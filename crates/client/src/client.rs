@@ -15,6 +15,7 @@ use crate::background::Background;
 use crate::calls::open_connection;
 use crate::config::{Caller, Config, Version};
 use crate::delegations::{DelegatedCache, DelegationCounts, Held, Kind};
+use crate::directory_watches::{DirectoryEvent, DirectoryWatch};
 use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
 use crate::errno::Errno;
 use crate::error::OpError;
@@ -457,6 +458,43 @@ impl Client {
     }
 }
 
+/// Watched directories (RFC 8881 §10.9): versions 4.1 and 4.2, where the server has delegations of directories.
+impl Client {
+    /// Asks the server to tell of changes of the names in directories ([`Self::directory_events`]).
+    ///
+    /// # Errors
+    /// The server or the version has no such delegations, or the status of a directory.
+    pub async fn watch_directories(
+        &self,
+        caller: &Caller,
+        directories: &[FileHandle],
+    ) -> Vec<Result<DirectoryWatch, OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.watch_directories(caller, directories).await,
+            Protocol::Nfs3(_) => {
+                let unsupported = || Err(OpError::Unsupported("directory delegations"));
+                directories.iter().map(|_| unsupported()).collect()
+            }
+        }
+    }
+
+    /// Ends watches. Nothing happens to directories that are not watched.
+    pub async fn unwatch_directories(&self, caller: &Caller, directories: &[FileHandle]) {
+        if let Protocol::Nfs4(nfs4) = &self.inner.protocol {
+            nfs4.unwatch_directories(caller, directories).await;
+        }
+    }
+
+    /// Takes what the server has told about watched directories; waits for it. Only one task may wait. After
+    /// [`DirectoryEvent::Recalled`] the watcher must call [`Self::unwatch_directories`].
+    pub async fn directory_events(&self) -> Vec<(FileHandle, DirectoryEvent)> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.directory_events().await,
+            Protocol::Nfs3(_) => std::future::pending().await,
+        }
+    }
+}
+
 /// Operations on many files ([`crate::many`]).
 impl Client {
     /// Reads files from their start, whole if they are not longer than requested.
@@ -511,6 +549,20 @@ impl Client {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) => nfs4.stat_many(caller, names).await,
             Protocol::Nfs3(_) => singles::in_flight(names, |name| self.lookup(caller, name.0, name.1)).await,
+        }
+    }
+
+    /// Returns the attributes of objects.
+    pub async fn get_attributes_many(
+        &self,
+        caller: &Caller,
+        handles: &[FileHandle],
+    ) -> Vec<Result<Attributes, OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.get_attributes_many(caller, handles).await,
+            Protocol::Nfs3(_) => {
+                singles::in_flight(handles, |handle| self.get_attributes(caller, *handle)).await
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //! - [`cache`] and [`mod@write`] cache read and written data; they know no protocol.
 //! - [`block_store`] is the interface of a disk cache.
 //! - [`fs`] has files by path, with POSIX semantics.
+//! - [`watch`] reports changes of a tree.
 //! - [`mod@tree`] and [`copy`] remove and copy whole directories, with few round trips.
 //!
 //! [`raw`] is the low-level interface: sessions and compounds of any operations.
@@ -23,6 +24,7 @@ mod client;
 pub mod config;
 pub mod copy;
 pub mod delegations;
+mod directory_watches;
 pub mod engine;
 pub mod errno;
 pub mod error;
@@ -47,10 +49,12 @@ pub mod results;
 mod slots;
 pub mod tree;
 pub mod url;
+pub mod watch;
 pub mod write;
 pub mod xattr;
 
 pub use client::{CONNECTIONS_MAX, Client};
+pub use directory_watches::{DirectoryEvent, DirectoryWatch};
 pub use read::{Read, ReadData, ReadOp};
 pub use read_retry::{READ_TIMEOUT, read_with_retries};
 pub use reader::{CALL_TIMEOUT, IDLE_TIMEOUT, MAX_REPLY, ReadError, Reader, SILENCE_TIMEOUT};

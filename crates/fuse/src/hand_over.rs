@@ -64,6 +64,26 @@ impl HandOver {
         socket.write_all(&payload)
     }
 
+    /// Takes the mount apart: a description, and the descriptors in their order. [`Self::from_parts`] joins them, also in another process.
+    ///
+    /// # Errors
+    /// `InvalidData` if the requests exceed 1 GiB.
+    pub fn into_parts(self) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+        Ok(([&MAGIC[..], &self.payload()?].concat(), self.devices))
+    }
+
+    /// Joins the parts of a mount.
+    ///
+    /// # Errors
+    /// `InvalidData` if the description is none, or one of another version.
+    pub fn from_parts(description: &[u8], devices: Vec<OwnedFd>) -> io::Result<Self> {
+        let Some(payload) = description.strip_prefix(&MAGIC) else {
+            return Err(invalid("not a hand-over, or one of another version"));
+        };
+        let (state, carried) = parse(Bytes::copy_from_slice(payload))?;
+        Ok(Self { devices, state, carried })
+    }
+
     fn payload(&self) -> io::Result<Vec<u8>> {
         let state = serde_json::to_vec(&self.state)?;
         let requests =
@@ -163,6 +183,15 @@ mod tests {
         });
         assert_eq!(received.devices.len(), 2);
         assert_eq!((&received.state, &received.carried), (&sent.state, &sent.carried));
+    }
+
+    #[test]
+    fn is_joined_from_its_parts() {
+        let (description, devices) =
+            hand_over(&[b"first", &[7; 1000]]).into_parts().expect("a small payload");
+        let joined = HandOver::from_parts(&description, devices).expect("the parts from above");
+        assert_eq!((joined.devices.len(), joined.carried), (2, hand_over(&[b"first", &[7; 1000]]).carried));
+        assert!(HandOver::from_parts(&description[1..], Vec::new()).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures_util::future::{join, select};
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
+use protocol::nfs4::callback::recall::recallable;
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::open::DelegationType;
@@ -31,6 +32,7 @@ use super::write_start::WriteStart;
 use crate::abandoned::Abandoned;
 use crate::config::{Caller, Config};
 use crate::delegations::{Delegations, Kind};
+use crate::directory_watches::DirectoryWatches;
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
 use crate::locks::Locks;
@@ -57,6 +59,7 @@ pub(crate) struct Nfs4 {
     delegates_times: AtomicBool,
     pub(super) locks: Arc<Locks>,
     pub(crate) delegations: Delegations,
+    pub(super) directory_watches: DirectoryWatches,
     pub(super) background: Arc<Abandoned>,
     pub(super) offloads: Offloads,
     pub(super) compound_size: CompoundSize,
@@ -127,6 +130,7 @@ impl Nfs4 {
             opens: OpenFiles::new(minor_version == 0),
             locks: Locks::new(minor_version == 0),
             delegations: Delegations::default(),
+            directory_watches: DirectoryWatches::default(),
             background: Arc::default(),
             offloads: Offloads::default(),
             compound_size: CompoundSize::default(),
@@ -452,6 +456,8 @@ impl Nfs4 {
 
     /// Reclaims all opens and delegations, then the locks through them, and reports the end of reclaims.
     async fn reclaim(&self, session: &Arc<Session>) -> Result<(), OpError> {
+        // §10.9.5 has no reclaim of directory delegations.
+        self.directory_watches.lost(None);
         let mut open = HashSet::new();
         let claims = reclaims(self.opens.all(), self.delegations.begin_reclaim());
         self.reclaim_opens(session, &claims, &mut open).await?;
@@ -489,6 +495,7 @@ impl Nfs4 {
     /// Destroys session and client ID. The client must have closed its files before.
     pub(crate) async fn leave(&self) -> Result<(), OpError> {
         self.give_back_all().await;
+        self.unwatch_all().await;
         self.background.idle().await;
         let session = self.session().await?;
         self.setup().leave(&session).await
@@ -579,6 +586,9 @@ impl CallbackHandler for Callbacks<'_> {
             }
             CbOp::RecallAny(args) => {
                 self.nfs4.recall_any(args);
+                if args.type_mask.has(recallable::DIR_DLG) {
+                    self.nfs4.directory_watches.recall_any(args.objects_to_keep as usize);
+                }
                 CbOpResult::RecallAny(Ok(()).into())
             }
             // The other process still has the delegation, and returns it before this one gets its state.
@@ -587,10 +597,12 @@ impl CallbackHandler for Callbacks<'_> {
             // §20.2.3: with `truncate` the client "is freed of the obligation to propagate modified data". It does so nevertheless:
             // if the truncation fails, or the server stops before, they would be lost without an error.
             CbOp::Recall(args) => {
-                let is_known = self.nfs4.delegations.recall(&args.handle, &args.stateid);
+                let is_known = self.nfs4.delegations.recall(&args.handle, &args.stateid)
+                    || self.nfs4.directory_watches.recalled(args.handle, &args.stateid);
                 let outcome = if is_known { Ok(()) } else { Err(Status::BAD_STATEID) };
                 CbOpResult::Recall(outcome.into())
             }
+            CbOp::Notify(args) => CbOpResult::Notify(self.nfs4.notified(args).into()),
             CbOp::GetAttr(args) => CbOpResult::GetAttr(self.nfs4.held_attributes(args).into()),
             CbOp::NotifyLock(args) => {
                 if let Some(number) = number_of(&args.lock_owner.owner) {

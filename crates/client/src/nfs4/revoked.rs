@@ -23,6 +23,7 @@ enum Tested {
     Open(Arc<OpenFile>),
     Lock(Arc<LockerUse>, u32),
     Delegation(Handle),
+    Directory(Handle),
 }
 
 impl Nfs4 {
@@ -47,6 +48,7 @@ impl Nfs4 {
                     Tested::Lock(locker, open) => locker.lose_of_open(*open),
                     Tested::Open(file) => self.locks.lose_of_open(file),
                     Tested::Delegation(handle) => self.delegation_revoked(handle, stateid),
+                    Tested::Directory(handle) => self.directory_watches.lost(Some(handle)),
                 }
                 // Whether the server knew the stateid does not matter.
                 run(session, machine, Op::FreeStateid(FreeStateidArgs { stateid: *stateid })).await?;
@@ -60,6 +62,8 @@ impl Nfs4 {
         let delegated = self.delegations.stateids().into_iter();
         let mut tested: Vec<_> =
             delegated.map(|(handle, stateid)| (stateid, Tested::Delegation(handle))).collect();
+        let watched = self.directory_watches.held().into_iter();
+        tested.extend(watched.map(|(handle, stateid)| (stateid, Tested::Directory(handle))));
         for locker in self.locks.all().into_iter().map(Arc::new) {
             let states = locker.stateids();
             tested.extend(

@@ -262,7 +262,7 @@ impl Nfs4 {
     }
 
     /// Runs an item for each of `list`, spread over the given number of compounds; those that cannot be encoded fail at once.
-    async fn run_many<I, T>(
+    pub(super) async fn run_many<I, T>(
         &self,
         caller: &Caller,
         list: &[I],

@@ -29,6 +29,7 @@ mod name;
 mod object;
 mod open;
 mod space;
+mod watch;
 mod write_many_v40;
 mod write_trial;
 mod xattr;
