@@ -27,6 +27,7 @@ use crate::commands::rm::{self, RmArguments};
 use crate::commands::stat::{self, StatArguments};
 use crate::commands::sync::{self, SyncArguments};
 use crate::commands::touch::{self, TouchArguments};
+use crate::commands::watch::{self, WatchArguments};
 use crate::size::Size;
 
 /// Each paragraph is one line, which clap wraps to the terminal. Lines with commands fit 80 columns.
@@ -197,6 +198,8 @@ pub enum ClientCommand {
     Du(DuArguments),
     /// Find entries by name, size, time and more
     Find(FindArguments),
+    /// Print changes of a tree as they happen
+    Watch(WatchArguments),
 }
 
 impl ClientCommand {
@@ -218,6 +221,7 @@ impl ClientCommand {
             Self::Df(arguments) => df::run(arguments),
             Self::Du(arguments) => du::run(arguments),
             Self::Find(arguments) => find::run(arguments),
+            Self::Watch(arguments) => watch::run(arguments),
         }
     }
 }

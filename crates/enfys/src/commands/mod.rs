@@ -19,6 +19,7 @@ pub mod rm;
 pub mod stat;
 pub mod sync;
 pub mod touch;
+pub mod watch;
 
 mod attributes;
 mod change;

@@ -12,5 +12,7 @@ mod programs;
 #[path = "../shared/promtool.rs"]
 mod promtool;
 mod replace;
+mod service;
 mod stats;
 mod support;
+mod watch;

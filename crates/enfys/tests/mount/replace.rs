@@ -16,7 +16,7 @@ const VERSIONS: [&str; 5] = ["2", "3", "4.0", "4.1", "4.2"];
 /// - `gone` is open and has no name.
 /// - `locked` has a lock of fcntl, `flocked` one of flock, which a second program must not get.
 /// - The directory `many` is half listed.
-const PROGRAM: &str = "
+pub(crate) const PROGRAM: &str = "
 import fcntl, mmap, os, time
 for n in range(500): open(f'many/{n}', 'w').close()
 listing = os.scandir('many')
@@ -54,7 +54,7 @@ for file in dirty, direct, gone, locked, flocked: os.close(file)
 print('ok')";
 
 /// Prints which locks of the program another process gets.
-const OTHER_LOCKS: &str = "
+pub(crate) const OTHER_LOCKS: &str = "
 import fcntl, os
 def try_lock(name, lock):
     file = os.open(name, os.O_RDWR)
@@ -65,7 +65,7 @@ print(try_lock('locked', lambda f: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB,
       try_lock('locked', lambda f: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 50, 200)),
       try_lock('flocked', lambda f: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)))";
 
-fn python(directory: &Path, program: &str) -> Command {
+pub(crate) fn python(directory: &Path, program: &str) -> Command {
     let mut command = Command::new("python3");
     command.args(["-c", program]).current_dir(directory).stdin(Stdio::null());
     command

@@ -7,6 +7,7 @@ pub mod helper;
 mod options;
 mod run;
 pub mod stats;
+mod stored;
 mod table;
 pub mod umount;
 
@@ -23,6 +24,8 @@ use store::error_text;
 use tracing_subscriber::EnvFilter;
 
 use options::MountOptions;
+
+use crate::systemd;
 
 const HELP: &str = "\
 Examples:
@@ -41,7 +44,8 @@ Examples:
 The command returns when the mount works. Unmount with `enfys umount`, umount(8) or `fusermount3 -u`.
 Users other than root need fusermount3 (package fuse3), and `user_allow_other` in /etc/fuse.conf for allow_other. Without \
 root, the server must accept ports above 1023 (`insecure` in exports(5)).
-Signals: SIGTERM and SIGINT unmount, and end the process when everything is written.";
+Signals: SIGTERM and SIGINT unmount, and end the process when everything is written. SIGUSR2 puts the mount into the file descriptor \
+store of systemd, and ends the process: the next one continues it (contrib/enfys-mount@.service).";
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = help())]
@@ -115,6 +119,7 @@ pub fn run(arguments: &MountArguments) -> Result<ExitCode, String> {
     }
     start_log(&arguments.log)?;
     let ready = |started: &str| {
+        systemd::ready();
         if arguments.in_background {
             return background::ready(arguments.log_file.as_deref());
         }
@@ -184,6 +189,28 @@ impl MountArguments {
         }
         Ok(all)
     }
+}
+
+/// Returns the URL of a directory in a mount, with the options of the mount.
+///
+/// # Errors
+/// One line: the directory is in no mount of this program, or its process does not answer.
+pub fn watched_url(directory: &Path) -> Result<Url, String> {
+    let shown = directory.display();
+    let failed = |error: io::Error| format!("{shown}: {}", error_text(&error));
+    let (mounted, below) = table::mount_of(directory).map_err(failed)?;
+    if !table::find(&mounted).map_err(failed)?.is_some_and(|found| found.is_ours) {
+        return Err(format!(
+            "{shown}: not in a mount of enfys; for local directories use inotifywait (package inotify-tools), for \
+             a directory of a server its URL, nfs://HOST/PATH"
+        ));
+    }
+    let (reply, _) = control::client::ask(&mounted, control::protocol::Command::Stats)?;
+    let control::protocol::Reply::Stats(stats) = reply else {
+        return Err(format!("{shown}: the response is for another command"));
+    };
+    let url: Url = stats.mount.url.parse().map_err(|error| format!("{shown}: the mount's URL: {error}"))?;
+    Ok(super::session::below(&url, below.as_os_str().as_bytes()))
 }
 
 fn whole(path: &Path) -> Result<PathBuf, String> {

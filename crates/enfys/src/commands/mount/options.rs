@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use client::cache::limiter::{BUDGET_MIN, Budget, Limiter};
+use client::cache::limiter::{BUDGET_MIN, Budget, Limiter, USER_MINIMUM};
 use client::config::Caches;
 use client::url::{LookupCache, Options as NfsOptions};
 use mount::{DISK_CACHE_MIN, IdMap};
@@ -17,6 +17,9 @@ const MEMORY_USUAL_MAX: u64 = 256 << 20;
 /// Size of a disk cache without `cache_size=`.
 const CACHE_USUAL: u64 = 1 << 30;
 /// Minimum and maximum number of MiB of `memory=`.
+/// Minimum and maximum number of KiB of `memory_user=`: from the usual minimum to the part that all minimums have together of the largest
+/// budget.
+const MEMORY_USER_KIB: std::ops::RangeInclusive<u32> = (USER_MINIMUM >> 10) as u32..=128 << 20;
 const MEMORY_MIB: std::ops::RangeInclusive<u32> = (BUDGET_MIN >> 20) as u32..=1 << 20;
 
 /// The settings of all options.
@@ -38,6 +41,8 @@ pub struct MountOptions {
     pub groups: IdMap,
     /// Memory for caches and written-behind data; `None`: a part of the machine's.
     pub memory_mib: Option<u32>,
+    /// Part of the memory that each user gets although others have filled it.
+    pub memory_user_kib: Option<u32>,
     /// Directory of the disk cache, as an absolute path.
     pub cache: Option<PathBuf>,
     /// Size of the disk cache.
@@ -78,6 +83,7 @@ const OPTIONS: &[Row] = &[
     ("map_uid", Value(|options, pair| options.users.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a user with another number at the server"),
     ("map_gid", Value(|options, pair| options.groups.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a group with another number at the server"),
     ("memory", Value(set_memory), "MIB: memory for caches and unwritten data (default a quarter, at most 256)"),
+    ("memory_user", Value(set_memory_user), "KIB: part of it that each user gets although others have filled it (default 256)"),
     ("cache", Value(set_cache), "DIR: keep blocks of files in this directory too, also for later mounts"),
     ("cache_size", Value(set_cache_size), "SIZE: limit of that directory (default 1GiB)"),
     ("defaults", Ignored, ""), ("auto", Ignored, ""), ("noauto", Ignored, ""), ("nofail", Ignored, ""), ("_netdev", Ignored, ""),
@@ -132,7 +138,11 @@ impl MountOptions {
     pub fn caches(&self, machine: u64) -> Caches {
         let usual = (machine / MEMORY_PART).min(MEMORY_USUAL_MAX);
         let bytes = self.memory_mib.map_or(usual, |mib| u64::from(mib) << 20);
-        Caches::new(Limiter::new(Budget::new(bytes)), &self.nfs)
+        let mut budget = Budget::new(bytes);
+        if let Some(kib) = self.memory_user_kib {
+            budget.user_minimum = (u64::from(kib) << 10).min(budget.for_minimums);
+        }
+        Caches::new(Limiter::new(budget), &self.nfs)
     }
 
     /// Returns the directory of the disk cache and its size in bytes, if there is one.
@@ -183,6 +193,14 @@ fn set_cache_size(options: &mut MountOptions, size: &str) -> Result<(), String> 
         return Err(format!("expected at least {}", Size(DISK_CACHE_MIN)));
     }
     options.cache_bytes = Some(bytes);
+    Ok(())
+}
+
+fn set_memory_user(options: &mut MountOptions, kib: &str) -> Result<(), String> {
+    let given = kib.parse().ok().filter(|kib| MEMORY_USER_KIB.contains(kib));
+    let range =
+        || format!("expected a number of KiB from {} to {}", MEMORY_USER_KIB.start(), MEMORY_USER_KIB.end());
+    options.memory_user_kib = Some(given.ok_or_else(range)?);
     Ok(())
 }
 
@@ -246,6 +264,15 @@ mod tests {
         assert_eq!(applied("cache=x").unwrap_err(), "`cache=x`: expected an absolute path");
         assert_eq!(applied("cache_size=1KiB").unwrap_err(), "`cache_size=1KiB`: expected at least 1 MiB");
         assert!(applied("cache_size=many").unwrap_err().contains("expected a number of bytes"));
+    }
+
+    #[test]
+    fn a_user_has_a_minimum_within_the_part_for_minimums() {
+        let budget = |list| applied(list).unwrap().caches(4 << 30).memory.budget();
+        assert_eq!(budget("memory=64").user_minimum, 256 << 10);
+        assert_eq!(budget("memory=64,memory_user=1024").user_minimum, 1 << 20);
+        assert_eq!(budget("memory=64,memory_user=65536").user_minimum, 8 << 20, "an eighth of the memory");
+        assert!(applied("memory_user=255").unwrap_err().contains("from 256 to"));
     }
 
     #[test]

@@ -13,9 +13,10 @@ use client::fs::inode::Mount;
 use client::hand_over::Identity;
 use client::url::{LocalLock, ReaddirPlus, Url};
 use fuse::mount::MountError;
-use fuse::{Capabilities, Config, Serving};
-use mount::{Adapter, DiskCache, Files, Settings, WhileBusy};
+use fuse::{Capabilities, Config, HandOver, Serving};
+use mount::{Adapter, DiskCache, Files, FilesState, Settings, WhileBusy};
 use store::error_text;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
@@ -25,8 +26,10 @@ use super::control::protocol;
 use super::control::server::Control;
 use super::hand_over::{self, Offer, Outcome};
 use super::options::MountOptions;
+use super::stored::{self, Stored};
 use super::table;
 use crate::signals::Signals;
+use crate::systemd;
 
 /// Read-ahead of the kernel in KiB, if this process may set it: a few requests of 1 MiB at a time.
 const READ_AHEAD_KIB: u32 = 4096;
@@ -54,10 +57,73 @@ pub struct Plan {
 /// # Errors
 /// One line that names the failed step.
 pub fn run(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> Result<(), String> {
-    fuse::mount::check(&plan.directory).map_err(|error| error.to_string())?;
+    let stored = stored::passed();
+    if matches!(stored, Ok(None)) {
+        fuse::mount::check(&plan.directory).map_err(|error| error.to_string())?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start the runtime: {}", error_text(&error)))?;
-    LocalSet::new().block_on(&runtime, serve(plan, ready))
+    LocalSet::new().block_on(&runtime, async {
+        match stored {
+            Ok(None) => {}
+            Ok(Some(stored)) => return continue_stored(plan, stored, ready).await,
+            Err(error) => abandon_stored(plan, &error),
+        }
+        serve(plan, ready).await
+    })
+}
+
+/// Continues a mount that the service manager has stored, or mounts anew if that fails.
+async fn continue_stored(
+    plan: &Plan,
+    stored: Stored,
+    ready: impl FnOnce(&str) -> Result<(), String>,
+) -> Result<(), String> {
+    let session = Session::default();
+    match resume_stored(&session, plan, stored).await {
+        Ok((mounted, serving, mut signals)) => {
+            tracing::info!("the mount continues from the service manager's store");
+            mounted.files.close_others();
+            if let Err(error) = ready(&mounted.started()) {
+                tracing::warn!(error, "the mount continues");
+            }
+            mounted.run(serving, session, &mut signals).await
+        }
+        Err(error) => {
+            session.detach().await;
+            abandon_stored(plan, &error);
+            serve(plan, ready).await
+        }
+    }
+}
+
+async fn resume_stored(
+    session: &Session,
+    plan: &Plan,
+    stored: Stored,
+) -> Result<(Mounted, Serving, Signals), String> {
+    let Stored { offer, state, device, names } = stored;
+    // Whatever happens, they are of no use to the next process.
+    names.iter().for_each(|name| systemd::forget_stored(name));
+    let plan = super::plan(&offer.arguments(&plan.arguments))?;
+    let disk_cache = open_disk_cache(&plan, WhileBusy::Wait(CACHE_LOCK_MAX))?;
+    let (mount, settings) = connect(session, &plan, &disk_cache, Some(offer.identity())).await?;
+    let signals = Signals::new()?;
+    let (mounted, serving) = resume(&plan, mount, settings, disk_cache, state, device, || Ok(())).await?;
+    Ok((mounted, serving, signals))
+}
+
+/// Unmounts a mount that cannot be continued.
+fn abandon_stored(plan: &Plan, error: &str) {
+    tracing::error!(error, "the stored mount cannot be continued: its open files are lost; mounting anew");
+    let is_ours =
+        |directory: &Path| table::find(directory).is_ok_and(|found| found.is_some_and(|found| found.is_ours));
+    if let Ok(directory) = table::absolute(&plan.directory)
+        && is_ours(&directory)
+    {
+        // Another error follows if that fails.
+        let _ = fuse::mount::unmount(&directory, true);
+    }
 }
 
 /// Continues a mount of another process, calls `ready`, and serves.
@@ -128,12 +194,27 @@ async fn take(
 ) -> Result<(Mounted, Serving, Signals), String> {
     let disk_cache = open_disk_cache(plan, WhileBusy::WaitInBackground)?;
     let (mount, settings) = connect(session, plan, &disk_cache, Some(offer.identity())).await?;
-    let engine = Arc::clone(mount.client().engine());
     let signals = Signals::new()?;
     let socket = Arc::new(socket);
     let receiving = Arc::clone(&socket);
     let received = spawn_blocking(move || hand_over::take(&receiving)).await;
     let (state, device) = received.map_err(|error| error.to_string())??;
+    let taken = || hand_over::taken(&socket);
+    let (mounted, serving) = resume(plan, mount, settings, disk_cache, state, device, taken).await?;
+    Ok((mounted, serving, signals))
+}
+
+/// Serves a mount with the state that another process had. `taken` tells that process, if there still is one.
+async fn resume(
+    plan: &Plan,
+    mount: Mount,
+    settings: Settings,
+    disk_cache: Option<Arc<DiskCache>>,
+    state: FilesState,
+    device: HandOver,
+    taken: impl FnOnce() -> Result<(), String>,
+) -> Result<(Mounted, Serving), String> {
+    let engine = Arc::clone(mount.client().engine());
     let files = Files::resume(mount, settings, state).await.map_err(|error| error.to_string())?;
     let files = Arc::new(files);
     let start = || {
@@ -142,7 +223,7 @@ async fn take(
         Ok(session)
     };
     let begun = start().map_err(|error: io::Error| error_text(&error)).and_then(|session| {
-        hand_over::taken(&socket)?;
+        taken()?;
         let (adapter, executor) = Adapter::new(Arc::clone(&files));
         let adapter = Arc::new(adapter);
         spawn_local(executor.run());
@@ -152,7 +233,7 @@ async fn take(
     // Open files that are dropped would be closed at the server, where they are the other process's.
     let (adapter, serving) = begun.inspect_err(|_| engine.shut_down())?;
     let mounted = Mounted::new(plan, files, adapter, plan.directory.clone(), disk_cache);
-    Ok((mounted, serving, signals))
+    Ok((mounted, serving))
 }
 
 /// A mount that this process serves.
@@ -167,6 +248,8 @@ struct Mounted {
     successors: mpsc::Receiver<UnixStream>,
     /// Kept, so that the receiver never ends.
     sender: mpsc::Sender<UnixStream>,
+    /// SIGUSR2, for which the mount goes into the service manager's store.
+    stores: Option<Signal>,
 }
 
 /// Why a mount is not served any longer.
@@ -189,15 +272,26 @@ impl Mounted {
         let identity = protocol::Identity {
             software: concat!("enfys ", env!("CARGO_PKG_VERSION")).to_owned(),
             source: text(&plan.url),
+            url: plan.url.to_string(),
             directory: directory.display().to_string(),
             protocol: files.version().to_string(),
             pid: std::process::id(),
         };
         let (sender, successors) = mpsc::channel(1);
         let arguments = plan.arguments.clone();
-        let control = None;
-        let mut mounted =
-            Self { files, adapter, directory, disk_cache, identity, arguments, control, successors, sender };
+        let (control, stores) = (None, signal(SignalKind::user_defined2()).ok());
+        let mut mounted = Self {
+            files,
+            adapter,
+            directory,
+            disk_cache,
+            identity,
+            arguments,
+            control,
+            successors,
+            sender,
+            stores,
+        };
         mounted.start_control();
         mounted
     }
@@ -257,6 +351,13 @@ impl Mounted {
                     continue;
                 }
                 Some(socket) = self.successors.recv() => socket,
+                () = next(&mut self.stores) => match stored::store() {
+                    Ok(socket) => socket,
+                    Err(error) => {
+                        tracing::error!(error, "SIGUSR2: the mount cannot be stored, and continues");
+                        continue;
+                    }
+                },
             };
             let offer = Offer::new(&self.arguments, &self.directory, &self.files);
             // Its name is for the other process.
@@ -281,6 +382,14 @@ fn open_disk_cache(plan: &Plan, busy: WhileBusy) -> Result<Option<Arc<DiskCache>
     }
     let cache = DiskCache::open(&directory, bytes, busy).map_err(|error| error.to_string())?;
     Ok(Some(cache))
+}
+
+/// Waits for the next signal.
+async fn next(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => _ = signal.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Connects to the server, and finds the directory to mount.

@@ -41,6 +41,18 @@ pub fn absolute(directory: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Returns the directory of the mount that a path is in, and the path below it.
+///
+/// # Errors
+/// `/proc` cannot be read, or the path cannot be resolved.
+pub fn mount_of(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let whole = std::fs::canonicalize(path)?;
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let mounted = whole.ancestors().find(|above| parse(&table, above).is_some()).unwrap_or(Path::new("/"));
+    let below = whole.strip_prefix(mounted).unwrap_or(Path::new("")).to_path_buf();
+    Ok((mounted.to_path_buf(), below))
+}
+
 fn parse(table: &[u8], directory: &Path) -> Option<Mounted> {
     let wanted = directory.as_os_str().as_bytes();
     table.split(|byte| *byte == b'\n').rev().find_map(|line| {

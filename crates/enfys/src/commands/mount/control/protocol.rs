@@ -44,6 +44,9 @@ pub struct Identity {
     pub software: String,
     /// What is mounted: a URL without options.
     pub source: String,
+    /// The URL with the options of the mount; empty from a process of an older version.
+    #[serde(default)]
+    pub url: String,
     /// The directory.
     pub directory: String,
     /// The version of NFS: `3`, `4.2` and so on.
