@@ -336,10 +336,11 @@ impl Inode {
     /// Returns the object that loses its name `name`. The server is asked where the cached name may be old and that matters:
     /// if the object is a directory, which REMOVE of version 4 takes too, or may be open.
     async fn unlinked_object(&self, caller: &Caller, name: &[u8]) -> Result<Self, OpError> {
-        if self.client().version().minor().is_none() && !self.mount.has_open_files() {
-            if let Some(object) = self.cached_inode(caller, name) {
-                return Ok(object);
-            }
+        if self.client().version().minor().is_none()
+            && !self.mount.has_open_files()
+            && let Some(object) = self.cached_inode(caller, name)
+        {
+            return Ok(object);
         }
         let (object, _) = self.lookup(caller, name).await?;
         match object.kind() {
