@@ -56,6 +56,8 @@ struct State {
     held: HeldRanges,
     /// Ranges that the server dropped, until their owner unlocks them.
     lost: HeldRanges,
+    /// The range of a LOCKU under way, which the server may have executed.
+    unlocking: Option<LockRange>,
     opens: BTreeMap<u32, OfOpen>,
 }
 
@@ -258,7 +260,7 @@ impl Locker {
             let stateid = stateids.get(&open).copied();
             of_opens.insert(open, OfOpen { file, stateid, is_lost: false, is_local: false });
         }
-        let mut state = State { epoch: 0, is_reclaiming: false, held, lost, opens: of_opens };
+        let mut state = State { held, lost, opens: of_opens, ..State::default() };
         state.refresh_lost();
         Ok(Self {
             number: AtomicU64::new(saved.number),
@@ -431,6 +433,17 @@ impl Locker {
             .collect()
     }
 
+    /// Notes that a range is being unlocked: it is not reclaimed, because the server may have unlocked it before it stopped, and have
+    /// let another client lock it.
+    pub(crate) fn begin_unlock(&self, range: LockRange) {
+        self.state.lock().unlocking = Some(range);
+    }
+
+    /// Notes the end of [`Self::begin_unlock`].
+    pub(crate) fn end_unlock(&self) {
+        self.state.lock().unlocking = None;
+    }
+
     /// Notes that the server has unlocked a range. Returns false if the locks were reclaimed since the snapshot: then the
     /// server may still have it.
     pub(crate) fn unlocked(&self, unlocking: Unlocking, range: LockRange, stateid: Option<Stateid>) -> bool {
@@ -491,6 +504,9 @@ impl Locker {
         let mut state = self.state.lock();
         state.epoch += 1;
         state.is_reclaiming = true;
+        if let Some(range) = state.unlocking {
+            state.held.unlock(range);
+        }
         for of_open in state.opens.values_mut() {
             of_open.stateid = None;
             of_open.is_local &= keeps_local;
@@ -685,6 +701,20 @@ mod tests {
         assert!(locks.local_of(&file.handle).is_empty() && conflict().is_none());
         assert_eq!(locks.lock_local(&one, &file, shared(20, 29)), LocalLock::AskServer);
         assert_eq!(one.unlocking(LockRange::WHOLE)[0].snapshot.stateid, Some(STATEID));
+    }
+
+    #[test]
+    fn a_range_that_is_being_unlocked_is_not_reclaimed() {
+        let (locks, files) = (Arc::new(Locks::default()), OpenFiles::default());
+        let file = open(&files);
+        let locker = locks.locker(file.handle, LockOwner::Process(1));
+        lock(&locker, &file, 0, 9);
+        locker.begin_unlock(LockRange { first: 5, last: 9 });
+        let reclaimed: Vec<_> = locker.begin_reclaim(false).into_iter().map(|(held, _)| held).collect();
+        assert_eq!(reclaimed, [held(0, 4, &file)]);
+        locker.end_reclaim();
+        locker.end_unlock();
+        assert_eq!(locker.begin_reclaim(false).len(), 1);
     }
 
     #[test]

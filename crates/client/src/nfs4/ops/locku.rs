@@ -32,7 +32,9 @@ impl Nfs4 {
         let (nfs4, caller) = (Arc::clone(self), caller.clone());
         let operation = async move {
             let _turn = locker.turn().await;
+            locker.begin_unlock(range);
             let unlocked = nfs4.unlock_in_turn(&caller, &locker, range).await;
+            locker.end_unlock();
             nfs4.locks.waiters.unlocked(&locker.file);
             unlocked
         };
