@@ -31,10 +31,11 @@ fn object(number: u8) -> Object {
     Object { handle: FileHandle::new(&[number]).unwrap(), attributes: attributes(kind, u64::from(number)) }
 }
 
-type Listing = &'static [(u8, &'static [(&'static str, u8)])];
+/// Directories with their entries, by number.
+type Listing<'a> = &'a [(u8, &'static [(&'static str, u8)])];
 
 /// Lists all directories of the round as a server with these directories would.
-fn read(tree: &mut Tree, mut round: Round, server: Listing) -> Vec<Event> {
+fn read(tree: &mut Tree, mut round: Round, server: Listing<'_>) -> Vec<Event> {
     while let Some(directory) = round.queue.pop() {
         match server.iter().find(|(number, _)| *directory == [*number]) {
             Some((_, entries)) => {
@@ -53,8 +54,8 @@ fn read(tree: &mut Tree, mut round: Round, server: Listing) -> Vec<Event> {
     tree.finish(round)
 }
 
-fn paths(server: Listing) -> BTreeSet<String> {
-    fn add(server: Listing, directory: u8, path: &str, all: &mut BTreeSet<String>) {
+fn paths(server: Listing<'_>) -> BTreeSet<String> {
+    fn add(server: Listing<'_>, directory: u8, path: &str, all: &mut BTreeSet<String>) {
         let Some((_, entries)) = server.iter().find(|(number, _)| *number == directory) else { return };
         for (name, number) in *entries {
             let path = if path.is_empty() { (*name).to_owned() } else { format!("{path}/{name}") };
@@ -95,14 +96,14 @@ fn replay(all: &mut BTreeSet<String>, event: &Event) {
     }
 }
 
-const BEFORE: Listing = &[
+const BEFORE: Listing<'static> = &[
     (100, &[("a", 1), ("b", 2), ("d", 101), ("e", 102)]),
     (101, &[("x", 3), ("sub", 103)]),
     (102, &[("y", 4)]),
     (103, &[("deep", 5)]),
 ];
 
-fn known(server: Listing) -> Tree {
+fn known(server: Listing<'_>) -> Tree {
     let mut tree = Tree::new(object(100).handle, usize::MAX);
     let mut round = Round::default();
     round.list(tree.root);
@@ -122,7 +123,7 @@ fn kinds(events: &[Event]) -> Vec<String> {
 
 #[test]
 fn events_lead_from_one_tree_to_the_other() {
-    let cases: [(Listing, &[&str]); 7] = [
+    let cases: [(Listing<'_>, &[&str]); 7] = [
         // A file is replaced by another, and one by a new one.
         (
             &[(100, &[("b", 1), ("a", 9), ("d", 101), ("e", 102)]), BEFORE[1], BEFORE[2], BEFORE[3]],
@@ -208,7 +209,7 @@ fn notifications_are_events_of_their_own_and_a_later_listing_repeats_none() {
     tree.looked_up(root, b"b", &object(2), &mut round);
     let events = tree.finish(round);
     assert_eq!(kinds(&events), ["+t", "-t", "+tmp", "-a", "tmp>a"]);
-    let after: Listing =
+    let after: Listing<'_> =
         &[(100, &[("a", 8), ("b", 2), ("d", 101), ("e", 102)]), BEFORE[1], BEFORE[2], BEFORE[3]];
     let mut round = Round::default();
     round.list(root);
