@@ -59,7 +59,7 @@ pub fn store(named: &[(String, BorrowedFd<'_>)]) -> io::Result<()> {
         send_with(&socket, &format!("FDSTORE=1\nFDNAME={name}\n"), *descriptor)?;
     }
     // sd_notify_barrier(3): the manager closes the descriptor when it has read all that was sent before.
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (reader, writer) = io::pipe()?;
     send_with(&socket, "BARRIER=1", writer.as_fd())?;
     drop(writer);
     let limit = Timespec { tv_sec: BARRIER_MAX.as_secs().cast_signed(), tv_nsec: 0 };
