@@ -6,8 +6,11 @@ use bytes::Bytes;
 use client::Client;
 use client::attributes::SetAttributes;
 use client::config::{Caches, Config, Version};
+use client::engine::CallError;
+use client::error::OpError;
 use client::fs::inode::{Inode, Mount, OpenFile, OpenFlags};
 use client::results::Creation;
+use client::url::Transport;
 use proptest::prelude::*;
 
 use crate::link::{Link, config, root};
@@ -81,12 +84,21 @@ pub(crate) fn play(version: Version, data: bool, ops: Vec<Op>) {
 pub(crate) fn play_on(link: &Link, config: Config, start: impl FnOnce(), ops: Vec<Op>) {
     // Small requests, so that there are many.
     let config = Config { read_size: 8192, write_size: 8192, ..config };
+    // MOUNT gives up after some repetitions, all of which a network can lose.
+    let attempts = if config.mount_transport == Transport::Udp { 10 } else { 1 };
     let other_config = Config { owner: Bytes::from_static(b"other"), ..config.clone() };
     let (client, other) = (link.connect(config).unwrap(), link.connect(other_config).unwrap());
     start();
     link.run(async {
-        let mount =
-            async |client: &Client| Mount::new(client.clone(), &root(), &[b"export"]).await.unwrap().root();
+        let mount = async |client: &Client| {
+            for _ in 1..attempts {
+                match Mount::new(client.clone(), &root(), &[b"export"]).await {
+                    Err(OpError::Call(CallError::TimedOut)) => {}
+                    mounted => return mounted.unwrap().root(),
+                }
+            }
+            Mount::new(client.clone(), &root(), &[b"export"]).await.unwrap().root()
+        };
         let (mut top, mut other_top) = (mount(&client).await, mount(&other).await);
         let (mut file, mut model, mut byte) = (open(&top).await, Vec::new(), 0_u8);
         for op in ops {

@@ -126,6 +126,27 @@ fn a_reclaimed_delegation_of_a_changed_file_is_recalled_at_once() {
 }
 
 #[test]
+fn a_reclaimed_delegation_is_granted_beside_a_change_and_recalled_at_once() {
+    // Operations that know their file only by name may change any file.
+    for is_named in [true, false] {
+        let world = World::with(&settings(), &["holder"]);
+        let peer = world.fresh_peer("holder", 1);
+        let inner = vfs::Handle::new(&[1]).unwrap();
+        let change = if is_named {
+            Some(world.state.begin_change(&inner))
+        } else {
+            world.state.begin_unnamed_change()
+        };
+        assert!(change.is_some());
+        let looked = request(&world, true);
+        world.state.grant_delegation(world.now, &peer.client, file(1), &looked, None, None).unwrap();
+        assert_eq!((recalls(&world).0, world.state.counts().delegations), (1, 1), "named: {is_named}");
+        drop(change);
+        world.state.audit().unwrap();
+    }
+}
+
+#[test]
 fn a_change_through_the_server_before_the_grant_prevents_it() {
     let world = World::new();
     let peer = world.peer("holder");
