@@ -184,14 +184,18 @@ pub(super) fn every_change_of_a_listing_ends_the_watch(t: &Subject) {
 
 pub(super) fn unlisted_changes_do_not_end_the_watch(t: &Subject) {
     let scene = Scene::new(t);
-    let Some(watch) = watch(t, &scene.watched) else { return };
-    assert_eq!(watch.entries(), 3);
-    let (me, watched) = (&scene.me, &scene.watched);
-    assert_eq!(me.names(watched).len(), 3);
-    me.getattr(&scene.file).expect("there");
-    me.lookup(watched, "file").expect("there");
-    assert_eq!(me.lookup(watched, "nothing").err(), Some(Error::NotFound));
-    assert!(watch.is_unchanged());
+    let stays = || {
+        let Some(watch) = watch(t, &scene.watched) else { return true };
+        assert_eq!(watch.entries(), 3);
+        let (me, watched) = (&scene.me, &scene.watched);
+        assert_eq!(me.names(watched).len(), 3);
+        me.getattr(&scene.file).expect("there");
+        me.lookup(watched, "file").expect("there");
+        assert_eq!(me.lookup(watched, "nothing").err(), Some(Error::NotFound));
+        watch.is_unchanged()
+    };
+    // A back end may end a watch for other reasons: `localfs` when an access time is set anywhere, as other tests do meanwhile.
+    assert!((0..20).any(|_| stays()));
 }
 
 pub(super) fn only_a_directory_has_entries_to_watch(t: &Subject) {
