@@ -58,7 +58,7 @@ pub fn store(named: &[(String, BorrowedFd<'_>)]) -> io::Result<()> {
     for (name, descriptor) in named {
         send_with(&socket, &format!("FDSTORE=1\nFDNAME={name}\n"), *descriptor)?;
     }
-    // sd_notify_barrier(3): the manager closes the descriptor when it has read all that was sent before.
+    // As sd_notify_barrier(3): the manager closes this pipe after it has read all earlier messages.
     let (reader, writer) = io::pipe()?;
     send_with(&socket, "BARRIER=1", writer.as_fd())?;
     drop(writer);

@@ -206,7 +206,7 @@ impl Watch {
         for ((directory, name), found) in asked.into_iter().zip(found) {
             match found {
                 Ok(object) => self.tree.looked_up(directory, name, &object, round),
-                // Its removal is told later.
+                // It was removed meanwhile, which the server reports in a later event.
                 Err(OpError::Status(Status::NOENT)) => {}
                 Err(_) => round.list(directory),
             }

@@ -1,13 +1,12 @@
 //! The disk cache of a mount.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
 
 use crate::stats::{count, stats};
-use crate::support::{ENFYS, Mounted, Server, VERSIONS, await_that, can_mount, run, sh};
+use crate::support::{Mounted, Server, VERSIONS, await_that, can_mount, foreground_with, run, sh};
 
 /// A cache's directory, which the first mount creates.
 struct Cache {
@@ -138,21 +137,6 @@ fn a_full_disk_makes_the_cache_smaller_and_reads_work() {
     });
 }
 
-/// Starts a mount in the foreground with a cache.
-fn foreground(server: &Server, directory: &Path, cache: &Path) -> Child {
-    let mut child = Command::new(ENFYS)
-        .args(["mount", "--foreground", "--cache", cache.to_str().expect("text")])
-        .arg(server.url("/export", "4.1"))
-        .arg(directory)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("text");
-    assert!(line.starts_with("mounted nfs://127.0.0.1"), "{line}");
-    child
-}
-
 #[test]
 fn a_mount_that_is_killed_while_it_stores_blocks_leaves_a_good_cache() {
     if !can_mount() {
@@ -164,7 +148,8 @@ fn a_mount_that_is_killed_while_it_stores_blocks_leaves_a_good_cache() {
     }
     for number in 0..4 {
         let top = tempfile::tempdir().expect("a temporary directory");
-        let mut child = foreground(&server, top.path(), &cache.path);
+        let mut child =
+            foreground_with(&["--cache", cache.path.to_str().unwrap()], &server, "4.1", top.path());
         let file = top.path().join(format!("f{number}"));
         let reading = std::thread::spawn(move || std::fs::read(file));
         await_that("blocks are stored", || of_cache(top.path(), "stored") > 0);

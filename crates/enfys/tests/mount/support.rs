@@ -159,9 +159,15 @@ impl Drop for Mounted {
 
 /// Starts a mount in the foreground, whose process is the child.
 pub(crate) fn foreground(server: &Server, version: &str, directory: &Path) -> Child {
-    let url = server.url("/export", version);
+    foreground_with(&[], server, version, directory)
+}
+
+/// [`foreground`] with more arguments.
+pub(crate) fn foreground_with(args: &[&str], server: &Server, version: &str, directory: &Path) -> Child {
     let mut child = Command::new(ENFYS)
-        .args(["mount", "--foreground", &url])
+        .args(["mount", "--foreground"])
+        .args(args)
+        .arg(server.url("/export", version))
         .arg(directory)
         .stdout(Stdio::piped())
         .spawn()
