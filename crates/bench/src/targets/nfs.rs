@@ -65,8 +65,7 @@ pub struct NfsFile {
 
 struct Connected {
     client: Client,
-    /// Directories that were entered, by path: all threads of a client share them. Held while one is mounted, for which
-    /// version 3 opens a connection.
+    /// Directories that were entered, by path: all threads of a client share them.
     entered: tokio::sync::Mutex<BTreeMap<String, FileSystem>>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
 }
@@ -80,7 +79,7 @@ impl Server {
         let options = ClientOptions::parse(address, options)?;
         let url = &options.url;
         let version = match version {
-            NfsVersion::V2 => return Err("this client does not have NFS version 2".to_owned()),
+            NfsVersion::V2 => Version::V2,
             NfsVersion::V3 => Version::V3,
             NfsVersion::V40 => Version::V40,
             NfsVersion::V41 => Version::V41,
@@ -214,15 +213,14 @@ fn status(attributes: &client::attributes::Attributes) -> Status {
 impl Files for NfsFiles {
     type File = NfsFile;
 
-    async fn enter(&self, path: &str) -> Result<Self, Fault> {
-        let path = format!("{}/{path}", self.path);
+    async fn enter(&self, relative: &str) -> Result<Self, Fault> {
+        let path = format!("{}/{relative}", self.path);
         let mut entered = self.connected.entered.lock().await;
         let fs = match entered.get(&path) {
             Some(fs) => fs.clone(),
             None => {
-                let (client, caller) = (self.connected.client.clone(), self.fs.caller().clone());
-                let mounted = FileSystem::mount(client, caller, path.as_bytes()).await;
-                let (fs, _) = mounted.map_err(|error| fault(&error))?;
+                // With the caches of the first: a client with several uses no delegations.
+                let fs = self.fs.subdirectory(relative.as_bytes()).await.map_err(|error| fault(&error))?;
                 entered.insert(path.clone(), fs.clone());
                 fs
             }

@@ -40,6 +40,8 @@ struct Inner {
     mount: Mount,
     caller: Caller,
     root: Object,
+    /// The inode of the root, which stays known.
+    root_inode: Inode,
 }
 
 impl FileSystem {
@@ -69,7 +71,23 @@ impl FileSystem {
             name = Some(last.to_vec());
         }
         let mount = Mount::at(client.clone(), &object, info);
-        Ok((Self { inner: Arc::new(Inner { mount, caller, root: object }) }, name))
+        let root_inode = mount.root();
+        Ok((Self { inner: Arc::new(Inner { mount, caller, root: object, root_inode }) }, name))
+    }
+
+    /// Takes a directory of this one as root. Both share their caches.
+    ///
+    /// # Errors
+    /// `ENOTDIR` if it is none; that of the path.
+    pub async fn subdirectory(&self, path: &[u8]) -> Result<Self, Error> {
+        let failed = |cause| self.failed("open", path, cause);
+        let root = self.resolve(path, true).await.map_err(failed)?;
+        if root.attributes.kind != FileKind::Directory {
+            return Err(failed(OpError::Status(Status::NOTDIR)));
+        }
+        let (mount, caller) = (self.inner.mount.clone(), self.caller().clone());
+        let root_inode = mount.inode(&root);
+        Ok(Self { inner: Arc::new(Inner { mount, caller, root, root_inode }) })
     }
 
     /// Returns the mount, whose inodes any caller can use.
@@ -100,6 +118,11 @@ impl FileSystem {
     #[must_use]
     pub fn info(&self) -> FsInfo {
         self.inner.mount.info()
+    }
+
+    /// Returns the inode of the root.
+    fn root_inode(&self) -> Inode {
+        self.inner.root_inode.clone()
     }
 
     /// Returns the inode at `path`.

@@ -45,7 +45,7 @@ impl FileSystem {
     /// Resolves names without symbolic links: by the cache as far as possible, and by one chain of LOOKUPs for the rest.
     async fn resolve_plain(&self, names: &[&[u8]]) -> Result<Object, OpError> {
         let (mount, caller) = (self.mounted(), self.caller());
-        let mut inode = mount.root();
+        let mut inode = self.root_inode();
         let mut left = names;
         while let Some((name, others)) = left.split_first() {
             let Some((found, attributes)) = inode.lookup_cached(caller, name).await? else { break };
@@ -119,7 +119,7 @@ impl FileSystem {
         crate::names::check(name)?;
         // Its attributes tell only whether cached names are still valid.
         if parents.is_empty() && !self.mounted().caches_names() {
-            return Ok((self.mounted().root(), name.to_vec()));
+            return Ok((self.root_inode(), name.to_vec()));
         }
         let directory = self.resolve(&parents.join(&b'/'), true).await?;
         if directory.attributes.kind != FileKind::Directory {
