@@ -68,6 +68,14 @@ pub(super) const FIGURES: &[Figure] = &[
         judge: judge_locks,
     },
     Figure {
+        name: "2015:recall",
+        title: "Recalls of delegations",
+        finding: "Opening 1,000 files that others have delegated takes 100 s instead of 0.2 s, with a delay of 1 to 10 ms 120 s: \
+                  the opener waits 100 ms for each file.",
+        plan: recall_plan,
+        judge: judge_recall,
+    },
+    Figure {
         name: "2015:fig14",
         title: "File server",
         finding: "v4.1 is 12 % slower at 0 ms, with 56 % more requests: OPEN and CLOSE.",
@@ -215,6 +223,36 @@ fn list_plan(scale: Scale) -> String {
     format!(
         "[matrix]\nversions = ['3', '4.1']\n{ENFYS}[[workload]]\nname = 'list'\nset = {{ files = {files} }}\n"
     )
+}
+
+const NOT_DELEGATED: &str = "caches=on&nodelegations";
+const DELEGATED: &str = "caches=on&delegations";
+
+fn recall_plan(scale: Scale) -> String {
+    let files = scale.pick(200, 1000, 1000);
+    format!(
+        "[matrix]\nversions = ['4.1']\ndelays = ['0', '10ms']\nclients = [2]\noptions = ['{NOT_DELEGATED}', '{DELEGATED}']\n\
+         {ENFYS}[[workload]]\nname = 'recall'\nset = {{ files = {files} }}\n"
+    )
+}
+
+fn judge_recall(runs: &Runs<'_>) -> Option<Judgement> {
+    let slower = |delay| {
+        let rate = |options| runs.rate(&Pick::v41().delay_ms(delay).options(options));
+        Some(rate(NOT_DELEGATED)? / rate(DELEGATED)?)
+    };
+    let (near, far) = (slower(0)?, slower(10)?);
+    let verdict = match near.max(far) {
+        ratio if ratio <= 5.0 => Verdict::Reversed,
+        ratio if ratio >= 100.0 => Verdict::Confirmed,
+        _ => Verdict::NotSeen,
+    };
+    let returned = runs.request_count(&Pick::v41().options(DELEGATED), Some("DELEGRETURN"))?;
+    let ours = format!("opens and closes take {near:.1} times as long with recalls, at 10 ms {far:.1} times");
+    let counter = format!(
+        "{returned:.0} delegations returned; the server answers an open when the holder has returned its own"
+    );
+    Some(Judgement::new(verdict, ours, counter))
 }
 
 fn filebench_plan(scale: Scale, workload: &str, files: u64) -> String {

@@ -22,6 +22,8 @@ pub struct Pick<'p> {
     pub threads: Option<u32>,
     /// A parameter and its value.
     pub parameter: Option<(&'p str, &'p str)>,
+    /// The options of the client.
+    pub options: Option<&'p str>,
 }
 
 impl<'p> Pick<'p> {
@@ -49,6 +51,10 @@ impl<'p> Pick<'p> {
         Self { parameter: Some((name, value)), ..self }
     }
 
+    pub(super) fn options(self, options: &'p str) -> Self {
+        Self { options: Some(options), ..self }
+    }
+
     fn matches(&self, result: &RunResult) -> bool {
         let case = &result.run.case;
         let has_parameter = |(name, value): (&str, &str)| {
@@ -59,6 +65,7 @@ impl<'p> Pick<'p> {
             && self.delay_ms.is_none_or(|delay| case.delay == Duration::from_millis(delay))
             && self.threads.is_none_or(|threads| case.threads == threads)
             && self.parameter.is_none_or(has_parameter)
+            && self.options.is_none_or(|options| case.options == options)
     }
 }
 

@@ -178,6 +178,14 @@ pub const WORKLOADS: &[Workload] = &[
         ],
     },
     Workload {
+        name: "recall",
+        about: "clients have files open for reading, others open them for writing (Section 5.3)",
+        parameters: &[
+            count("files", "1000", "files, shared by all clients"),
+            count("holders", "1", "clients that have them open; all further clients open them for writing"),
+        ],
+    },
+    Workload {
         name: "stream-write",
         about: "write a fresh file, fsync, close; three cumulative throughputs (2002)",
         parameters: &[io_size("8KiB"), size("file-size", "100MiB", "size of the file")],

@@ -44,7 +44,8 @@ const LOCAL_SERVERS: &[LocalRow] = &[
     LocalRow { name: "knfsd", needs: KNFSD, versions: KERNEL_VERSIONS, can_restart: false },
 ];
 const KERNEL_VERSIONS: &[NfsVersion] = &[NfsVersion::V3, NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
-const ENFYS_VERSIONS: &[NfsVersion] = KERNEL_VERSIONS;
+const ENFYS_VERSIONS: &[NfsVersion] =
+    &[NfsVersion::V2, NfsVersion::V3, NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
 
 /// A valid plan.
 #[derive(Clone, Debug)]

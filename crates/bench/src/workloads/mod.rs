@@ -13,6 +13,7 @@ mod list;
 mod locked_reads;
 mod random_read;
 mod random_write;
+mod recall;
 mod request_mix;
 mod sequential_read;
 mod sequential_write;
@@ -131,6 +132,7 @@ workloads! {
     "create" Create create::Create;
     "list" List list::List;
     "locked-reads" LockedReads locked_reads::LockedReads;
+    "recall" Recall recall::Recall;
     "stream-write" StreamWrite stream_write::StreamWrite;
     "fileserver" Fileserver fileserver::Fileserver;
     "webserver" Webserver webserver::Webserver;

@@ -1,6 +1,5 @@
 //! Every workload on a local directory, small.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,16 +24,8 @@ fn run_of(workload: &str, directory: &Path, set: &[&str], threads: u32) -> Run {
 }
 
 fn place(directory: &Path) -> Place {
-    Place {
-        access: Access::Directory(directory.to_owned()),
-        server_pid: None,
-        server_version: None,
-        options: BTreeMap::new(),
-        metrics: None,
-        export: Some(directory.to_owned()),
-        plan: "test".to_owned(),
-        interrupted: Arc::default(),
-    }
+    let place = Place::new(Access::Directory(directory.to_owned()), "test", Arc::default());
+    Place { export: Some(directory.to_owned()), ..place }
 }
 
 /// Runs a workload with two clients of two threads, and returns its result.

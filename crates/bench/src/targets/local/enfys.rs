@@ -29,7 +29,9 @@ pub(super) fn arguments(name: &str, place: &Path, address: Address) -> Vec<OsStr
     if let Some(metrics) = address.metrics {
         arguments.extend(["--metrics".into(), metrics.to_string().into()]);
     }
-    arguments.extend(["--squash", "none", "--log", "warn", "--state-dir"].map(OsString::from));
+    arguments.extend(
+        ["--squash", "none", "--versions", "2,3,4", "--log", "warn", "--state-dir"].map(OsString::from),
+    );
     arguments.push(place.join("state").into_os_string());
     arguments
 }
