@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use super::execute::{Access, Place, failed, measure, prepare};
+use super::assemble::failed;
+use super::execute::{Access, Place, measure, prepare};
 use crate::link::namespace::SERVER;
 use crate::link::system::die_with_this_thread;
 use crate::plan::{Caches, Cold, NfsVersion, Run};
@@ -127,16 +128,8 @@ pub(super) fn run_over_link(
     if is_prepared {
         // In the directory itself, where a delay does not matter.
         let export = path.join("export");
-        let local = Place {
-            access: Access::Directory(export.clone()),
-            server_pid: None,
-            server_version: None,
-            options: BTreeMap::new(),
-            metrics: None,
-            export: Some(export),
-            plan: plan.to_owned(),
-            interrupted: Arc::clone(interrupted),
-        };
+        let local = Place::new(Access::Directory(export.clone()), plan, Arc::clone(interrupted));
+        let local = Place { export: Some(export), ..local };
         prepare(run, &local)?;
     }
     make_cold(run, is_prepared)?;

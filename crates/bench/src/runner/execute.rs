@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::{Either, join_all};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
-use super::recorder::{Meter, Record};
+use super::assemble::{Measured, Share, assemble};
+use super::recorder::Meter;
 use super::task::{Task, Who};
-use super::window::{Ends, Window};
-use crate::machine::Machine;
+use super::window::Window;
 use crate::plan::Run;
 use crate::process;
-use crate::result::{ClientResult, FORMAT, FORMAT_VERSION, Outcome, RequestCounters, RunResult};
+use crate::result::{RequestCounters, RunResult};
 use crate::server_counters::{Before, Exchanged};
 use crate::targets::directory::DirectoryFiles;
 use crate::targets::nfs::{NfsFiles, Server};
@@ -62,6 +62,31 @@ pub struct Place {
     pub plan: String,
     /// Ends runs from outside.
     pub interrupted: Arc<AtomicBool>,
+}
+
+impl Place {
+    /// Creates a place of which nothing else is known.
+    #[must_use]
+    pub fn new(access: Access, plan: &str, interrupted: Arc<AtomicBool>) -> Self {
+        Self {
+            access,
+            server_pid: None,
+            server_version: None,
+            options: BTreeMap::new(),
+            metrics: None,
+            export: None,
+            plan: plan.to_owned(),
+            interrupted,
+        }
+    }
+}
+
+/// The clients of a run that this process has.
+pub(super) struct Clients<'g> {
+    /// Their numbers.
+    pub(super) own: Range<u32>,
+    /// Called when all of them are ready; returns when they may begin. `None` if they begin at once.
+    pub(super) gate: Option<&'g dyn Fn() -> Result<(), String>>,
 }
 
 /// Makes the clients of one kind of target.
@@ -204,20 +229,6 @@ fn runtime(blocks: bool) -> io::Result<Runtime> {
     builder.build()
 }
 
-/// The results of threads of a client that run together.
-struct Share {
-    client: u32,
-    record: Record,
-    requests: BTreeMap<String, RequestCounters>,
-    slot_waits: u64,
-    /// All requests from connecting to leaving.
-    exchanged: Exchanged,
-    /// When the last of them ended.
-    ended: Instant,
-    /// CPU time of this process and of the server in the measured time; from the first share alone.
-    cpu: Option<(Duration, Option<Duration>)>,
-}
-
 /// Counters at one moment.
 struct Counters {
     requests: BTreeMap<String, RequestCounters>,
@@ -260,6 +271,8 @@ struct Job<C> {
     clients: u32,
     threads: u32,
     server_pid: Option<u32>,
+    /// The first client of this process, whose first share reads the CPU time.
+    first_client: u32,
 }
 
 /// Does a run whose files are prepared; `None` if it was interrupted.
@@ -267,24 +280,39 @@ struct Job<C> {
 /// A run that fails has its results until then, and no rates.
 #[must_use]
 pub fn measure(run: &Run, place: &Place) -> Option<RunResult> {
+    let counters = place.metrics.as_deref().map(Before::read);
+    let part = measure_part(run, place, &Clients { own: 0..run.case.clients, gate: None })?;
+    let server_counters = counters.map(|before| before.until_now(part.exchanged));
+    Some(RunResult { server_counters, ..part.result })
+}
+
+/// Does some clients' part of a run whose files are prepared; `None` if it was interrupted.
+pub(super) fn measure_part(run: &Run, place: &Place, clients: &Clients<'_>) -> Option<Measured> {
     match &place.access {
-        Access::Nfs(server) => measure_with(&**server, run, place),
-        Access::Directory(path) => measure_with(path, run, place),
+        Access::Nfs(server) => measure_with(&**server, run, place, clients),
+        Access::Directory(path) => measure_with(path, run, place, clients),
     }
 }
 
-fn measure_with<C: Connect + Sync>(connect: &C, run: &Run, place: &Place) -> Option<RunResult> {
+fn measure_with<C: Connect + Sync>(
+    connect: &C,
+    run: &Run,
+    place: &Place,
+    clients: &Clients<'_>,
+) -> Option<Measured> {
     let workload = match workload(run) {
         Ok(workload) => workload,
-        Err(why) => return Some(failed(run, place, why)),
+        Err(why) => return Some(Measured::failed(run, place, why)),
     };
-    let (clients, threads) = (run.case.clients, run.case.threads);
+    let (own, threads) = (clients.own.clone(), run.case.threads);
+    let gates = usize::from(clients.gate.is_some());
+    let meeting = own.len() * threads as usize;
     let shares: Vec<(u32, Range<u32>)> = if C::BLOCKS {
-        (0..clients).flat_map(|client| (0..threads).map(move |thread| (client, thread..thread + 1))).collect()
+        own.flat_map(|client| (0..threads).map(move |thread| (client, thread..thread + 1))).collect()
     } else {
-        (0..clients).map(|client| (client, 0..threads)).collect()
+        own.map(|client| (client, 0..threads)).collect()
     };
-    let meeting = clients as usize * threads as usize + shares.len();
+    let meeting = meeting + shares.len() + gates;
     let ends = workload.ends();
     let times = (run.warm_up, run.duration);
     let window = Arc::new(Window::new(ends, times, meeting, Arc::clone(&place.interrupted)));
@@ -294,24 +322,20 @@ fn measure_with<C: Connect + Sync>(connect: &C, run: &Run, place: &Place) -> Opt
         workload,
         window: Arc::clone(&window),
         seed: run.seed,
-        clients,
+        clients: run.case.clients,
         threads,
         server_pid: place.server_pid,
+        first_client: clients.own.start,
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let system_threads = if C::BLOCKS { shares.len() } else { shares.len().min(cores) };
-    let counters = place.metrics.as_deref().map(Before::read);
     let started = SystemTime::now();
-    let done = run_shares(&job, &shares, system_threads);
-    let mut exchanged = Exchanged::default();
-    done.iter().for_each(|share| exchanged.combine(&share.exchanged));
-    let counters = counters.map(|before| before.until_now(exchanged));
+    let done = run_shares(&job, &shares, system_threads, clients);
     if window.is_interrupted() {
         return None;
     }
     let busy_max = system_threads.min(cores);
-    let result = assemble(run, place, &window, ends, started, busy_max, done);
-    Some(RunResult { server_counters: counters, ..result })
+    Some(assemble(run, place, &window, ends, started, busy_max, done))
 }
 
 /// Runs all shares on some threads of the system, and returns their results.
@@ -319,6 +343,7 @@ fn run_shares<C: Connect + Sync>(
     job: &Job<C>,
     shares: &[(u32, Range<u32>)],
     system_threads: usize,
+    clients: &Clients<'_>,
 ) -> Vec<Share> {
     // All threads wait for each other at the start: none may begin before all are ready.
     let may_start = OnceLock::new();
@@ -331,10 +356,18 @@ fn run_shares<C: Connect + Sync>(
                 if *may_start.wait() { runtime.block_on(run_own(job, own)) } else { Vec::new() }
             })
         };
-        let running: io::Result<Vec<_>> = (0..system_threads).map(start).collect();
+        let gate = clients.gate.map(|gate| runtime(true).map(|runtime| (gate, runtime))).transpose();
+        let running = gate.and_then(|gate| {
+            (0..system_threads).map(start).collect::<io::Result<Vec<_>>>().map(|threads| (gate, threads))
+        });
         let _ = may_start.set(running.is_ok());
         match running {
-            Ok(threads) => threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect(),
+            Ok((gate, threads)) => {
+                if let Some((gate, runtime)) = gate {
+                    runtime.block_on(job.window.hold(gate));
+                }
+                threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+            }
             Err(error) => {
                 job.window.fail(format!("cannot start {system_threads} threads: {error}"));
                 Vec::new()
@@ -398,7 +431,7 @@ async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -
     };
     let (before, after) = (before?, counters());
     let ended = ended.into_iter().max().unwrap_or_else(Instant::now);
-    let is_first = client == 0 && threads.start == 0;
+    let is_first = client == job.first_client && threads.start == 0;
     let mut share = Share {
         client,
         record: meter.take(),
@@ -438,112 +471,4 @@ async fn guard(meter: &Meter, server_pid: Option<u32>) -> String {
             return format!("no operation ended for {} s", SILENCE_MAX.as_secs());
         }
     }
-}
-
-/// Returns the result of a run that did not begin.
-#[must_use]
-pub(super) fn failed(run: &Run, place: &Place, why: String) -> RunResult {
-    let machine = Machine::here(place.export.as_deref().unwrap_or(Path::new("/")));
-    RunResult {
-        format: FORMAT.to_owned(),
-        format_version: FORMAT_VERSION,
-        plan: place.plan.clone(),
-        run: run.clone(),
-        enfys_version: env!("CARGO_PKG_VERSION").to_owned(),
-        server_version: place.server_version.clone(),
-        started_unix_ms: unix_ms(SystemTime::now()),
-        machine,
-        options: place.options.clone(),
-        outcome: Outcome::Failed(why),
-        seconds: 0.0,
-        clients: Vec::new(),
-        operations: BTreeMap::new(),
-        requests: BTreeMap::new(),
-        samples: BTreeMap::new(),
-        client_busy: None,
-        client_resident_bytes: None,
-        slot_waits: None,
-        server_cpu_seconds: None,
-        server_counters: None,
-    }
-}
-
-fn unix_ms(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn assemble(
-    run: &Run,
-    place: &Place,
-    window: &Window,
-    ends: Ends,
-    started: SystemTime,
-    busy_max: usize,
-    shares: Vec<Share>,
-) -> RunResult {
-    let mut result = failed(run, place, String::new());
-    result.outcome = Outcome::Complete;
-    result.started_unix_ms = unix_ms(started);
-    let ended = shares.iter().map(|share| share.ended).max();
-    let measured = window.begin().zip(ended).map(|(begin, ended)| ended.saturating_duration_since(begin));
-    let measured = measured.unwrap_or_default();
-    let whole = if ends == Ends::Time { measured.min(run.duration) } else { measured };
-    result.seconds = whole.as_secs_f64();
-    result.client_resident_bytes = process::resident_bytes(std::process::id()).ok();
-    if shares.iter().any(|share| !share.requests.is_empty()) {
-        result.slot_waits = Some(shares.iter().map(|share| share.slot_waits).sum());
-    }
-    if let Some((own, server)) = shares.iter().find_map(|share| share.cpu) {
-        // The counters were read when all had ended, which may be a little after the measured time.
-        let available = measured.as_secs_f64() * busy_max as f64;
-        result.client_busy = (available > 0.0).then(|| (own.as_secs_f64() / available).min(1.0));
-        result.server_cpu_seconds = server.map(|server| server.as_secs_f64());
-    }
-    let first = shares.iter().filter_map(|share| share.record.began).min();
-    for share in shares {
-        add_share(&mut result, share, first);
-    }
-    let did_nothing = result.operations.values().all(|operation| operation.count == 0);
-    if let Some(why) = window.failure() {
-        result.outcome = Outcome::Failed(why);
-    } else if did_nothing {
-        let why = "no operation ended within the measured time: measure longer".to_owned();
-        result.outcome = Outcome::Failed(why);
-    }
-    result
-}
-
-/// Adds the results of some threads of a client.
-fn add_share(result: &mut RunResult, share: Share, first: Option<Instant>) {
-    let Share { client, record, requests, .. } = share;
-    let index = client as usize;
-    if result.clients.len() <= index {
-        result.clients.resize_with(index + 1, ClientResult::default);
-    }
-    let own = &mut result.clients[index];
-    own.name = (client + 1).to_string();
-    let skew = record.began.zip(first).map(|(began, first)| began.saturating_duration_since(first));
-    own.skew_us = own.skew_us.max(skew.map_or(0, |skew| u64::try_from(skew.as_micros()).unwrap_or(u64::MAX)));
-    add_series(&mut own.operations, &record.operations_by_second);
-    add_series(&mut own.bytes, &record.bytes_by_second);
-    for (name, operation) in record.operations {
-        match result.operations.get_mut(name) {
-            Some(all) => all.add(&operation),
-            None => {
-                result.operations.insert(name.to_owned(), operation);
-            }
-        }
-    }
-    for (name, counters) in requests {
-        result.requests.entry(name).or_default().add(&counters);
-    }
-    for (name, samples) in record.samples {
-        result.samples.entry(name.to_owned()).or_default().extend(samples);
-    }
-}
-
-fn add_series(all: &mut Vec<u64>, some: &[u64]) {
-    all.resize(all.len().max(some.len()), 0);
-    all.iter_mut().zip(some).for_each(|(all, some)| *all += some);
 }

@@ -4,6 +4,8 @@
 //! the files, then all measured clients connect, wait for each other, and work. `recorder` counts their operations, `window` has the measured time.
 
 mod agent;
+mod agents;
+mod assemble;
 mod execute;
 mod plan_runs;
 mod recorder;
@@ -12,6 +14,7 @@ mod this_machine;
 mod window;
 
 pub use self::agent::run_agent;
+pub use self::agents::{Agents, serve};
 pub use self::execute::{Access, Place, measure, prepare};
 pub use self::plan_runs::{Observer, Settings, Summary, run_plan};
 pub use self::recorder::{Meter, Op, Record};

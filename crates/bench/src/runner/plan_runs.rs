@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::agent::run_over_link;
-use super::execute::{Access, Place, clean, clean_all, failed, measure, prepare};
+use super::agents::{Agents, measure_with_agents};
+use super::assemble::failed;
+use super::execute::{Access, Place, clean, clean_all, measure, prepare};
 use crate::plan::{Caches, Cold, Plan, Run, Target, TargetKind};
 use crate::result::{RunResult, file};
 use crate::targets::local::{LocalServer, Starting, needs_link};
@@ -24,6 +26,8 @@ pub struct Settings {
     pub interrupted: Arc<AtomicBool>,
     /// Whether files remain at targets after the last run.
     pub keeps_files: bool,
+    /// Where the clients are; `None` for this process.
+    pub agents: Option<Agents>,
 }
 
 /// Receives the progress of a plan's runs.
@@ -56,6 +60,9 @@ pub struct Summary {
 pub fn run_plan(plan: &Plan, settings: &Settings, observer: &mut dyn Observer) -> Result<Summary, String> {
     let done = file::completed(&settings.results)?;
     let runs = plan.remaining(&done);
+    if let Some(agents) = &settings.agents {
+        agents.check(&runs)?;
+    }
     let mut summary = Summary { kept: plan.runs().len() - runs.len(), ..Summary::default() };
     let mut targets = Targets { plan: &plan.name, settings, open: BTreeMap::new() };
     for (index, run) in runs.iter().enumerate() {
@@ -103,7 +110,8 @@ impl Targets<'_> {
             let done = run_over_link(run, server, self.plan, starting, interrupted);
             return done.unwrap_or_else(|why| Some(failed(run, &self.nowhere(), why)));
         }
-        let done = self.open(run).and_then(|open| open.run(run));
+        let agents = self.settings.agents.as_ref();
+        let done = self.open(run).and_then(|open| open.run(run, agents));
         let result = match done {
             Ok(result) => result,
             Err(why) if self.settings.interrupted.load(Ordering::Relaxed) => {
@@ -127,16 +135,8 @@ impl Targets<'_> {
     }
 
     fn nowhere(&self) -> Place {
-        Place {
-            access: Access::Directory(PathBuf::from("/")),
-            server_pid: None,
-            server_version: None,
-            options: BTreeMap::new(),
-            metrics: None,
-            export: None,
-            plan: self.plan.to_owned(),
-            interrupted: Arc::clone(&self.settings.interrupted),
-        }
+        let nowhere = Access::Directory(PathBuf::from("/"));
+        Place::new(nowhere, self.plan, Arc::clone(&self.settings.interrupted))
     }
 
     /// Returns the target of a run, and starts it if necessary.
@@ -201,8 +201,8 @@ impl Open {
     }
 
     /// Prepares and measures a run. A failure includes the server's exit status, if it ended.
-    fn run(&mut self, run: &Run) -> Result<Option<RunResult>, String> {
-        let mut result = self.attempt(run);
+    fn run(&mut self, run: &Run, agents: Option<&Agents>) -> Result<Option<RunResult>, String> {
+        let mut result = self.attempt(run, agents);
         let why = match &mut result {
             Ok(Some(RunResult { outcome: crate::result::Outcome::Failed(why), .. })) | Err(why) => why,
             Ok(_) => return result,
@@ -213,12 +213,15 @@ impl Open {
         result
     }
 
-    fn attempt(&mut self, run: &Run) -> Result<Option<RunResult>, String> {
+    fn attempt(&mut self, run: &Run, agents: Option<&Agents>) -> Result<Option<RunResult>, String> {
         prepare(run, &self.place)?;
         if run.caches == Caches::Cold {
             self.make_cold(run)?;
         }
-        Ok(measure(run, &self.place))
+        match agents {
+            Some(agents) => measure_with_agents(run, &self.place, agents),
+            None => Ok(measure(run, &self.place)),
+        }
     }
 
     fn make_cold(&mut self, run: &Run) -> Result<(), String> {

@@ -63,6 +63,18 @@ impl Window {
         self.started.get_or_init(Instant::now);
     }
 
+    /// Waits like a client until all are ready, and lets them begin when `gate` returns: with its error they end at once. It is
+    /// not asked if the run has failed before.
+    pub async fn hold(&self, gate: impl FnOnce() -> Result<(), String>) {
+        self.arrived.wait().await;
+        if self.failure().is_none()
+            && let Err(why) = gate()
+        {
+            self.fail(why);
+        }
+        self.released.wait().await;
+    }
+
     /// Ends the run for all, with the first reason.
     pub fn fail(&self, why: String) {
         let mut failure = self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,5 +1,6 @@
 //! Tests of `enfys bench`.
 
+mod agents;
 mod link;
 mod reports;
 mod runs;

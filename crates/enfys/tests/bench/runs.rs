@@ -522,3 +522,50 @@ fn workloads_and_figures_are_listed() {
     assert!(printed(&bench(&["list", "create"])).contains("files  10000  files of each client"));
     assert!(printed(&bench(&["paper", "--list"])).contains("2015:fig8"));
 }
+
+#[test]
+fn opens_of_files_that_others_have_delegated_recall_each_of_them() {
+    let clients = ["--threads", "1", "--clients", "3"];
+    let run = |options| {
+        let more = [&clients[..], &["--options", options]].concat();
+        run_with("recall", "4.1", &["files=30", "holders=2"], &more)
+    };
+    let plain = run("caches=on&nodelegations");
+    assert_eq!((count(&plain, "open"), requests(&plain, "DELEGRETURN")), (30, 0));
+    let delegated = run("caches=on&delegations");
+    assert_eq!((count(&delegated, "open"), requests(&delegated, "DELEGRETURN")), (30, 2 * 30));
+}
+
+#[test]
+fn recalls_need_a_client_that_opens() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let results = dir.path().to_str().expect("a plain path");
+    let output = bench(&[
+        "run",
+        "recall",
+        "--target",
+        "local:enfys-memory",
+        "--nfs",
+        "4.1",
+        "--rounds",
+        "1",
+        "--results",
+        results,
+    ]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("1 client(s) with 1 holder(s): who opens the files?"), "{said}");
+}
+
+#[test]
+fn version_2_needs_a_request_for_each_8_kib_and_never_commits() {
+    let create = run("create", "2", &["files=40", "size=12KiB"]);
+    assert_eq!((count(&create, "create"), requests(&create, "CREATE")), (40, 40));
+    assert_eq!((requests(&create, "WRITE"), requests(&create, "COMMIT")), (80, 0));
+    let write = run("stream-write", "2", &["file-size=64KiB"]);
+    assert_eq!((requests(&write, "WRITE"), requests(&write, "COMMIT")), (2 * 8, 0));
+    let tree = run("source-tree", "2", &["files=30", "mean-size=1KiB", "directory-width=5"]);
+    assert_eq!((count(&tree, "unpack-file"), count(&tree, "remove")), (60, 60));
+    assert_eq!((requests(&tree, "REMOVE"), requests(&tree, "READDIRPLUS")), (60, 0));
+    assert_eq!(requests(&tree, "RMDIR"), count(&tree, "mkdir"));
+}

@@ -65,6 +65,9 @@ Examples:
       Three sizes of the session.
   enfys bench run plan.toml --results results/plan
       A plan from a file. The same command continues an interrupted one.
+  enfys bench run random-read --target nfs://server/export --clients 4 \
+    --agents one,two
+      Two clients on each of two machines, which ssh reaches without a password.
 
 A target is `nfs://HOST/EXPORT` with the options of nfs(5) after a question mark (Enfys's client, one for each client of \
 the run), the absolute path of a mounted directory, or `local:` with the name of a server that the bench starts: enfys, \
@@ -123,11 +126,11 @@ pub enum BenchCommand {
     Paper(PaperArguments),
     /// Show the programs that measurements need, and how to install them
     Setup,
-    /// Do one run at the end of a link; `enfys bench run` starts it
+    /// Have the clients of a run that another `enfys bench run` leads, as its --agents says
     #[command(hide = true)]
     Agent {
-        /// What to do
-        job: PathBuf,
+        /// Do the run in this file, at the end of a link
+        job: Option<PathBuf>,
     },
     /// Show results as a table, a page, or in the formats of other tools
     Report(ReportArguments),
@@ -312,6 +315,12 @@ pub struct RunArguments {
     /// Show the runs, and do none
     #[arg(long)]
     pub dry_run: bool,
+    /// Machines that have the clients, in parts of the same size; each needs this program and, for a directory, the same mount
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    pub agents: Vec<String>,
+    /// Shell command that starts an agent on $HOST and reaches it by standard input and output [default: ssh]
+    #[arg(long, value_name = "COMMAND", requires = "agents", default_value = bench::runner::Agents::SSH, hide_default_value = true)]
+    pub agent_command: String,
 }
 
 #[derive(Debug, Args)]

@@ -46,7 +46,11 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
         BenchCommand::Run(arguments) => run::run(arguments),
         BenchCommand::Paper(arguments) => paper::run(arguments),
         BenchCommand::Setup => setup::run().map(|()| ExitCode::SUCCESS),
-        BenchCommand::Agent { job } => bench::runner::run_agent(job).map(|()| ExitCode::SUCCESS),
+        BenchCommand::Agent { job: Some(job) } => bench::runner::run_agent(job).map(|()| ExitCode::SUCCESS),
+        BenchCommand::Agent { job: None } => {
+            let serve = bench::runner::serve(io::BufReader::new(io::stdin()), io::stdout());
+            serve.map(|()| ExitCode::SUCCESS)
+        }
         BenchCommand::Report(arguments) => report(arguments).map(|()| ExitCode::SUCCESS),
         BenchCommand::Compare(arguments) => compare(arguments).map(|()| ExitCode::SUCCESS),
     }

@@ -43,6 +43,7 @@ pub fn run(arguments: &PaperArguments) -> Result<ExitCode, String> {
             starting: starting.clone(),
             interrupted: Arc::clone(&interrupted),
             keeps_files: false,
+            agents: None,
         };
         eprintln!("{}: {}", figure.name, figure.title);
         let mut progress = Progress::new(&plan);

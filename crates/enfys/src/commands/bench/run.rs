@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bench::plan::{Plan, PlanOptions, Run, WORKLOADS, Workload};
 use bench::result::{Outcome, RunResult, file};
-use bench::runner::{Observer, Settings, Summary, ThisMachine, run_plan};
+use bench::runner::{Agents, Observer, Settings, Summary, ThisMachine, run_plan};
 use bench::targets::local::Starting;
 use bench::units::time_text;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -75,6 +75,8 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, String> {
         starting: Starting { program, scratch, tells_counters: arguments.metrics.is_some() },
         interrupted,
         keeps_files: arguments.keep_files,
+        agents: (!arguments.agents.is_empty())
+            .then(|| Agents { hosts: arguments.agents.clone(), command: arguments.agent_command.clone() }),
     };
     let mut progress = Progress::new(&plan);
     let summary = run_plan(&plan, &settings, &mut progress)?;
