@@ -17,6 +17,7 @@ use crate::errno::Errno;
 use crate::error::OpError;
 use crate::hand_over::CallerState;
 use crate::url::{self, LocalLock, Options, Transport};
+pub use crate::url::{SLOTS_MAX, V3_CALLS_MAX};
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,8 +109,6 @@ impl Caller {
     }
 }
 
-/// Maximum number of slots of a session.
-pub const SLOTS_MAX: u32 = 1024;
 /// The usual maximum of calls in flight in versions 3 and 4.0, which have no slots.
 pub const V3_CALLS: u32 = 128;
 /// Maximum bytes of one READ or WRITE.
@@ -166,6 +165,8 @@ impl Config {
             mount_port: options.mount_port.or(self.mount_port),
             nlm_port: options.nlm_port.or(self.nlm_port),
             connections: options.connections.map_or(self.connections, |connections| connections as usize),
+            slots: options.slots.unwrap_or(self.slots),
+            v3_calls: options.v3_calls.unwrap_or(self.v3_calls),
             read_size: size(options.read_size, self.read_size),
             write_size: size(options.write_size, self.write_size),
             local_lock: options.local_lock.unwrap_or(self.local_lock),

@@ -1,10 +1,7 @@
 //! Options of Enfys's client in a run: those of nfs(5), and those that only a measurement needs.
 
-use client::config::{SLOTS_MAX, V3_CALLS};
+use client::config::{SLOTS_MAX, V3_CALLS, V3_CALLS_MAX};
 use client::url::Url;
-
-/// Most calls in flight of versions 3 and 4.0.
-const CALLS_MAX: u32 = 65_536;
 
 /// A server's address with all options of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +45,7 @@ impl ClientOptions {
         };
         match name {
             "slots" => self.slots = number(SLOTS_MAX)?,
-            "v3_calls" => self.v3_calls = number(CALLS_MAX)?,
+            "v3_calls" => self.v3_calls = number(V3_CALLS_MAX)?,
             "caches" => {
                 self.caches = match value {
                     "on" => true,

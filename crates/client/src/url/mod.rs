@@ -21,7 +21,7 @@ use std::str::FromStr;
 
 pub use error::UrlError;
 pub use host::Host;
-pub use options::Options;
+pub use options::{Options, SLOTS_MAX, V3_CALLS_MAX};
 pub use values::{LocalLock, LookupCache, ReaddirPlus, Recovery, Security, Transport, Version};
 
 /// Maximum number of bytes of a URL.

@@ -31,6 +31,10 @@ pub struct Options {
     pub connections: Option<u32>,
     /// Connections to all addresses of the server together. `max_connect=`.
     pub max_connections: Option<u32>,
+    /// Requests under way at the same time in versions 4.1 and 4.2: slots to request. `slots=`.
+    pub slots: Option<u32>,
+    /// The same in the versions without slots: calls. `v3_calls=`.
+    pub v3_calls: Option<u32>,
     /// Maximum number of bytes of a READ.
     pub read_size: Option<u32>,
     /// Maximum number of bytes of a WRITE.
@@ -71,6 +75,14 @@ const PORTS: Bounds = Bounds(1, 65535);
 const IDS: Bounds = Bounds(0, u32::MAX - 1);
 /// Bounds of connections, as in the kernel's client.
 const CONNECTIONS: Bounds = Bounds(1, 16);
+/// Maximum number of slots of a session.
+pub const SLOTS_MAX: u32 = 1024;
+/// The greatest maximum of calls in flight in versions without slots.
+pub const V3_CALLS_MAX: u32 = 65_536;
+/// Bounds of slots.
+const SLOTS: Bounds = Bounds(1, SLOTS_MAX);
+/// Bounds of calls under way without slots.
+const CALLS: Bounds = Bounds(1, V3_CALLS_MAX);
 /// Bounds of sizes of READ and WRITE in bytes.
 const SIZES: Bounds = Bounds(1024, 16 << 20);
 /// Bounds of a timeout in tenths of a second.
@@ -135,6 +147,7 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("sec", Takes(security)), ("xprtsec", Takes(transport_security)),
     ("uid", number!(uid, IDS)), ("gid", number!(gid, IDS)),
     ("nconnect", number!(connections, CONNECTIONS)), ("max_connect", number!(max_connections, CONNECTIONS)),
+    ("slots", number!(slots, SLOTS)), ("v3_calls", number!(v3_calls, CALLS)),
     ("rsize", number!(read_size, SIZES)), ("wsize", number!(write_size, SIZES)),
     ("timeo", number!(timeout_deciseconds, TIMEOUTS)), ("retrans", number!(retransmissions, REPETITIONS)),
     ("hard", Flag(|options| options.recovery = Some(Recovery::Hard))),
@@ -222,7 +235,7 @@ impl Options {
     /// Returns the options that are set, each as `NAME` or `NAME=VALUE`.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
-        let numbers: [(&str, Option<u32>); 15] = [
+        let numbers: [(&str, Option<u32>); 17] = [
             ("port", self.port.map(u32::from)),
             ("mountport", self.mount_port.map(u32::from)),
             ("nlmport", self.nlm_port.map(u32::from)),
@@ -230,6 +243,8 @@ impl Options {
             ("gid", self.gid),
             ("nconnect", self.connections),
             ("max_connect", self.max_connections),
+            ("slots", self.slots),
+            ("v3_calls", self.v3_calls),
             ("rsize", self.read_size),
             ("wsize", self.write_size),
             ("timeo", self.timeout_deciseconds),

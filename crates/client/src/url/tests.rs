@@ -134,7 +134,7 @@ fn options_have_the_names_of_nfs_5() {
     let list = "vers=4,minorversion=1,proto=tcp,port=2049,hard,timeo=600,retrans=2,rsize=1048576,wsize=1048576,\
                 acregmin=3,acregmax=60,acdirmin=30,acdirmax=60,lookupcache=positive,nordirplus,noresvport,nolock,nocto,\
                 nconnect=16,max_connect=16,sec=sys,mountport=20048,nlmport=4045,mountproto=tcp,mountvers=3,nofsc,sharecache,intr,\
-                xprtsec=none,nodelegations";
+                xprtsec=none,nodelegations,slots=64,v3_calls=256";
     let expected = Options {
         version: Some(Version::V4_1),
         port: Some(2049),
@@ -147,6 +147,8 @@ fn options_have_the_names_of_nfs_5() {
         gid: None,
         connections: Some(16),
         max_connections: Some(16),
+        slots: Some(64),
+        v3_calls: Some(256),
         read_size: Some(1_048_576),
         write_size: Some(1_048_576),
         timeout_deciseconds: Some(600),
@@ -256,6 +258,7 @@ fn any_host() -> impl Strategy<Value = Host> {
 fn any_options() -> impl Strategy<Value = Options> {
     let ports = (of(1_u16..), of(1_u16..), of(1_u16..));
     let identity = (of(0..u32::MAX), of(0..u32::MAX));
+    let requests = (of(1_u32..=1024), of(1_u32..=65_536));
     let sizes = (of(1_u32..=16), of(1_u32..=16), of(1024_u32..=16 << 20), of(1024_u32..=16 << 20));
     let times = (of(1_u32..=360_000), of(0_u32..=1000));
     let seconds = || of(0_u32..=86_400 * 366);
@@ -271,8 +274,8 @@ fn any_options() -> impl Strategy<Value = Options> {
         of(select(Transport::ALL)),
     );
     let flags = (of(any::<bool>()), of(any::<bool>()), of(any::<bool>()), of(any::<bool>()));
-    (ports, identity, sizes, times, cache, words, flags).prop_map(
-        |(ports, identity, sizes, times, cache, words, flags)| Options {
+    (ports, identity, requests, sizes, times, cache, words, flags).prop_map(
+        |(ports, identity, requests, sizes, times, cache, words, flags)| Options {
             version: words.0,
             port: ports.0,
             mount_port: ports.1,
@@ -282,6 +285,8 @@ fn any_options() -> impl Strategy<Value = Options> {
             gid: identity.1,
             connections: sizes.0,
             max_connections: sizes.1,
+            slots: requests.0,
+            v3_calls: requests.1,
             read_size: sizes.2,
             write_size: sizes.3,
             timeout_deciseconds: times.0,

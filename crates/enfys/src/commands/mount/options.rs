@@ -16,10 +16,12 @@ const MEMORY_PART: u64 = 4;
 const MEMORY_USUAL_MAX: u64 = 256 << 20;
 /// Size of a disk cache without `cache_size=`.
 const CACHE_USUAL: u64 = 1 << 30;
-/// Minimum and maximum number of MiB of `memory=`.
+/// Minimum and maximum percentage of `memory_reads=`. Above, unwritten data would have less than an eighth.
+const MEMORY_READS_PERCENT: std::ops::RangeInclusive<u8> = 5..=75;
 /// Minimum and maximum number of KiB of `memory_user=`: from the usual minimum to the part that all minimums have together of the largest
 /// budget.
 const MEMORY_USER_KIB: std::ops::RangeInclusive<u32> = (USER_MINIMUM >> 10) as u32..=128 << 20;
+/// Minimum and maximum number of MiB of `memory=`.
 const MEMORY_MIB: std::ops::RangeInclusive<u32> = (BUDGET_MIN >> 20) as u32..=1 << 20;
 
 /// The settings of all options.
@@ -43,6 +45,8 @@ pub struct MountOptions {
     pub memory_mib: Option<u32>,
     /// Part of the memory that each user gets although others have filled it.
     pub memory_user_kib: Option<u32>,
+    /// Part of the memory that unwritten data never use, in percent.
+    pub memory_reads_percent: Option<u8>,
     /// Directory of the disk cache, as an absolute path.
     pub cache: Option<PathBuf>,
     /// Size of the disk cache.
@@ -84,6 +88,7 @@ const OPTIONS: &[Row] = &[
     ("map_gid", Value(|options, pair| options.groups.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a group with another number at the server"),
     ("memory", Value(set_memory), "MIB: memory for caches and unwritten data (default a quarter, at most 256)"),
     ("memory_user", Value(set_memory_user), "KIB: part of it that each user gets although others have filled it (default 256)"),
+    ("memory_reads", Value(set_memory_reads), "PERCENT: part of it that unwritten data never use (default 25)"),
     ("cache", Value(set_cache), "DIR: keep blocks of files in this directory too, also for later mounts"),
     ("cache_size", Value(set_cache_size), "SIZE: limit of that directory (default 1GiB)"),
     ("defaults", Ignored, ""), ("auto", Ignored, ""), ("noauto", Ignored, ""), ("nofail", Ignored, ""), ("_netdev", Ignored, ""),
@@ -141,6 +146,9 @@ impl MountOptions {
         let mut budget = Budget::new(bytes);
         if let Some(kib) = self.memory_user_kib {
             budget.user_minimum = (u64::from(kib) << 10).min(budget.for_minimums);
+        }
+        if let Some(percent) = self.memory_reads_percent {
+            budget.for_reads = budget.total / 100 * u64::from(percent);
         }
         Caches::new(Limiter::new(budget), &self.nfs)
     }
@@ -201,6 +209,16 @@ fn set_memory_user(options: &mut MountOptions, kib: &str) -> Result<(), String> 
     let range =
         || format!("expected a number of KiB from {} to {}", MEMORY_USER_KIB.start(), MEMORY_USER_KIB.end());
     options.memory_user_kib = Some(given.ok_or_else(range)?);
+    Ok(())
+}
+
+fn set_memory_reads(options: &mut MountOptions, percent: &str) -> Result<(), String> {
+    let given = percent.parse().ok().filter(|percent| MEMORY_READS_PERCENT.contains(percent));
+    let range = || {
+        let (least, most) = (MEMORY_READS_PERCENT.start(), MEMORY_READS_PERCENT.end());
+        format!("expected a percentage from {least} to {most}")
+    };
+    options.memory_reads_percent = Some(given.ok_or_else(range)?);
     Ok(())
 }
 
@@ -273,6 +291,17 @@ mod tests {
         assert_eq!(budget("memory=64,memory_user=1024").user_minimum, 1 << 20);
         assert_eq!(budget("memory=64,memory_user=65536").user_minimum, 8 << 20, "an eighth of the memory");
         assert!(applied("memory_user=255").unwrap_err().contains("from 256 to"));
+    }
+
+    #[test]
+    fn a_part_of_the_memory_is_kept_for_reads() {
+        let budget = |list| applied(list).unwrap().caches(4 << 30).memory.budget();
+        assert_eq!(budget("memory=64").for_reads, 16 << 20, "a quarter");
+        assert_eq!(budget("memory_reads=50,memory=100").for_reads, 50 << 20);
+        for wrong in ["memory_reads=4", "memory_reads=76", "memory_reads=50%", "memory_reads=1000"] {
+            let error = applied(wrong).unwrap_err();
+            assert_eq!(error, format!("`{wrong}`: expected a percentage from 5 to 75"));
+        }
     }
 
     #[test]
