@@ -12,6 +12,7 @@
 mod event;
 mod tree;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
@@ -122,16 +123,17 @@ impl Watch {
                 Either::Right(_) => None,
             };
             let begun = engine.now();
-            if let Some(told) = told {
-                if self.apply(told, report).await? {
-                    due = engine.now();
+            match told {
+                Some(told) => self.apply(told, report).await?,
+                None => {
+                    self.look(report).await?;
+                    // A server that needs long for a look is not kept busy by looks.
+                    let now = engine.now();
+                    due = now + self.pause().max(now.saturating_sub(begun));
                 }
-            } else {
-                self.look(report).await?;
-                // A server that needs long for a look is not kept busy by looks.
-                let now = engine.now();
-                due = now + self.pause().max(now.saturating_sub(begun));
             }
+            // Earlier than before, if a directory was recalled.
+            due = due.min(engine.now() + self.pause());
             report(Report::Idle);
         }
     }
@@ -149,25 +151,48 @@ impl Watch {
         self.fs.client().unwatch_directories(self.fs.caller(), &directories).await;
     }
 
-    /// Applies what the server has told. Returns whether the tree must be compared: a recall tells that something in a directory has
-    /// changed, and what has left it may have come into another.
+    /// Applies what the server has told, and compares the directories that it recalls.
     async fn apply(
         &mut self,
         told: Vec<(FileHandle, DirectoryEvent)>,
         report: &mut dyn FnMut(Report),
-    ) -> Result<bool, WatchError> {
-        let mut round = Round::default();
-        let (mut recalled, mut names, mut has_lost) = (Vec::new(), Vec::new(), false);
+    ) -> Result<(), WatchError> {
+        let (mut round, mut names) = (Round::default(), Vec::new());
+        let mut recalled = self.take_in(told, &mut names, &mut round, report);
+        if !recalled.is_empty() {
+            let client = self.fs.client().clone();
+            client.unwatch_directories(self.fs.caller(), &recalled).await;
+            // The change that was the reason is made now. What leaves a directory may come into another, of which the server tells.
+            client.engine().sleep(GATHER).await;
+            let more = client.directory_events().now_or_never().unwrap_or_default();
+            let later = self.take_in(more, &mut names, &mut round, report);
+            client.unwatch_directories(self.fs.caller(), &later).await;
+            recalled.extend(later);
+            self.compare_untold(&recalled, &mut round, report).await?;
+        }
+        self.look_up(&names, &mut round).await;
+        self.read(round, report).await
+    }
+
+    /// Applies events to the tree. Returns the directories that are recalled; `names` gets the entries that must be looked up.
+    fn take_in(
+        &mut self,
+        told: Vec<(FileHandle, DirectoryEvent)>,
+        names: &mut Vec<(FileHandle, Bytes)>,
+        round: &mut Round,
+        report: &mut dyn FnMut(Report),
+    ) -> Vec<FileHandle> {
+        let (mut recalled, mut has_lost) = (Vec::new(), false);
         let retry_at = self.fs.client().engine().now() + RETRY;
         for (directory, event) in told {
             match event {
                 DirectoryEvent::Added(name) => {
-                    self.tree.added(directory, &name, &mut round);
+                    self.tree.added(directory, &name, round);
                     names.push((directory, name));
                 }
-                DirectoryEvent::Removed(name) => self.tree.removed(directory, &name, &mut round),
+                DirectoryEvent::Removed(name) => self.tree.removed(directory, &name, round),
                 DirectoryEvent::Renamed { from, to } => {
-                    self.tree.renamed(directory, &from, &to, &mut round);
+                    self.tree.renamed(directory, &from, &to, round);
                     names.push((directory, to));
                 }
                 DirectoryEvent::Recalled => {
@@ -184,10 +209,27 @@ impl Watch {
             report(Report::Notice(Notice::Forgotten));
             self.tree.directories.keys().for_each(|directory| round.list(*directory));
         }
-        self.fs.client().unwatch_directories(self.fs.caller(), &recalled).await;
-        self.look_up(&names, &mut round).await;
-        self.read(round, report).await?;
-        Ok(!recalled.is_empty())
+        recalled
+    }
+
+    /// Adds to a round the directories that are recalled, and those that have changed of which the server tells nothing: what has left
+    /// the ones may have come into the others.
+    async fn compare_untold(
+        &mut self,
+        recalled: &[FileHandle],
+        round: &mut Round,
+        report: &mut dyn FnMut(Report),
+    ) -> Result<(), WatchError> {
+        let recalled: HashSet<&FileHandle> = recalled.iter().collect();
+        let mut asked = Vec::new();
+        for (handle, directory) in &self.tree.directories {
+            if recalled.contains(handle) {
+                round.list(*handle);
+            } else if !directory.is_notified {
+                asked.push((*handle, directory.parent.clone()));
+            }
+        }
+        self.compare_asked(&asked, round, report).await
     }
 
     fn not_notified(&mut self, directory: &FileHandle, retry_at: Duration) {
@@ -217,17 +259,9 @@ impl Watch {
     async fn look(&mut self, report: &mut dyn FnMut(Report)) -> Result<(), WatchError> {
         let mut round = Round::default();
         let asked = self.asked(&mut round);
-        let engine = std::sync::Arc::clone(self.fs.client().engine());
-        for part in asked.chunks(ASKED_TOGETHER) {
-            let handles: Vec<FileHandle> = part.iter().map(|(handle, _)| *handle).collect();
-            let (client, caller) = (self.fs.client().clone(), self.fs.caller().clone());
-            let answers = observed(&engine, client.get_attributes_many(&caller, &handles), report).await;
-            for ((handle, place), answer) in part.iter().zip(answers) {
-                self.compare_attributes(handle, place.as_ref(), answer, &mut round)?;
-            }
-        }
+        self.compare_asked(&asked, &mut round, report).await?;
         // Directories of which the server does not tell changes, although it may.
-        let now = engine.now();
+        let now = self.fs.client().engine().now();
         if self.has_notifications {
             let waiting =
                 |(_, directory): &(_, &tree::Directory)| !directory.is_notified && directory.retry_at <= now;
@@ -236,6 +270,25 @@ impl Watch {
             waiting.into_iter().for_each(|directory| round.list(directory));
         }
         self.read(round, report).await
+    }
+
+    /// Asks for the attributes of objects, and adds the changed directories to a round.
+    async fn compare_asked(
+        &mut self,
+        asked: &[(FileHandle, Option<(FileHandle, Name)>)],
+        round: &mut Round,
+        report: &mut dyn FnMut(Report),
+    ) -> Result<(), WatchError> {
+        let engine = std::sync::Arc::clone(self.fs.client().engine());
+        for part in asked.chunks(ASKED_TOGETHER) {
+            let handles: Vec<FileHandle> = part.iter().map(|(handle, _)| *handle).collect();
+            let (client, caller) = (self.fs.client().clone(), self.fs.caller().clone());
+            let answers = observed(&engine, client.get_attributes_many(&caller, &handles), report).await;
+            for ((handle, place), answer) in part.iter().zip(answers) {
+                self.compare_attributes(handle, place.as_ref(), answer, round)?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the objects whose attributes are asked for in a look, and the entries that they are; directories that are listed

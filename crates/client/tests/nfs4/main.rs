@@ -10,6 +10,7 @@ mod soft;
 mod space;
 mod v40;
 mod v40_locks;
+mod watching;
 mod world;
 
 /// Whether clients have caches.

@@ -32,7 +32,7 @@ use xdr::{Chain, List, Opaque, Writer};
 use crate::link::{Answer, Call, Link, root};
 use crate::lost_replies::{config_41, has, results};
 
-fn handle() -> FileHandle {
+pub(crate) fn handle() -> FileHandle {
     FileHandle::new(b"handle").unwrap()
 }
 
@@ -40,7 +40,7 @@ fn handle() -> FileHandle {
 const RPC_HEADER: usize = 24;
 
 /// Returns the result of a compound's SEQUENCE, after `change`.
-fn sequence(call: &Call, change: impl Fn(&mut SequenceOk)) -> OpResult {
+pub(crate) fn sequence(call: &Call, change: impl Fn(&mut SequenceOk)) -> OpResult {
     let compound = call.arguments::<CompoundArgs>();
     let Some(Op::Sequence(SequenceArgs { session_id, sequence_id, slot_id, .. })) = compound.ops.first()
     else {
@@ -82,7 +82,7 @@ fn lying_as(version: Version, op: OpNum, lies: impl Fn() -> Vec<OpResult> + 'sta
     (link, client)
 }
 
-fn put() -> OpResult {
+pub(crate) fn put() -> OpResult {
     OpResult::PutFh(Ok(()).into())
 }
 

@@ -9,6 +9,7 @@ mod link;
 mod lost_replies;
 mod lying;
 mod old_linux;
+mod watching;
 
 /// The version of clients without another one.
 const VERSION: Version = Version::V3;
