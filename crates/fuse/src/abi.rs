@@ -11,6 +11,8 @@ pub(crate) const MAJOR: u32 = 7;
 pub(crate) const MINOR: u32 = 45;
 /// Oldest minor version that this crate accepts: Linux 5.4, whose requests have the layouts below.
 pub(crate) const MINOR_MIN: u32 = 31;
+/// Minor version that has `notify::PRUNE`: Linux 6.18.
+pub(crate) const MINOR_OF_PRUNE: u32 = 45;
 /// Minimum size of a buffer for requests that the kernel accepts.
 pub(crate) const MIN_READ_BUFFER: usize = 8192;
 /// Bit that the kernel adds to the number of a request that it sends again.
@@ -69,8 +71,6 @@ pub(crate) mod opcode {
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;
-    pub(crate) const STORE: i32 = 4;
-    pub(crate) const DELETE: i32 = 6;
     pub(crate) const RESEND: i32 = 7;
     pub(crate) const PRUNE: i32 = 9;
 }
@@ -181,8 +181,6 @@ structures! {
     StatxOut { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx }
     NotifyInvalInodeOut { ino: u64, off: i64, len: i64 }
     NotifyInvalEntryOut { parent: u64, namelen: u32, flags: u32 }
-    NotifyDeleteOut { parent: u64, child: u64, namelen: u32, padding: u32 }
-    NotifyStoreOut { nodeid: u64, offset: u64, size: u32, padding: u32 }
     NotifyPruneOut { count: u32, padding: u32, spare: u64 }
 }
 

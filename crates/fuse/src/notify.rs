@@ -8,6 +8,8 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{self, notify};
 use crate::channel::Channel;
+use crate::flags::Capabilities;
+use crate::negotiate::State;
 use crate::types::{NAME_MAX, NodeId};
 
 /// Invalidates caches of the kernel.
@@ -17,11 +19,29 @@ use crate::types::{NAME_MAX, NodeId};
 #[derive(Clone)]
 pub struct Notifier {
     channel: Arc<Channel>,
+    can_prune: bool,
+    can_expire: bool,
 }
 
 impl Notifier {
-    pub(crate) fn new(channel: Arc<Channel>) -> Self {
-        Self { channel }
+    pub(crate) fn new(channel: Arc<Channel>, state: &State) -> Self {
+        Self {
+            channel,
+            can_prune: state.minor >= abi::MINOR_OF_PRUNE,
+            can_expire: state.capabilities.contains(Capabilities::HAS_EXPIRE_ONLY),
+        }
+    }
+
+    /// Returns whether the kernel has [`prune`](Self::prune): Linux 6.18.
+    #[must_use]
+    pub fn can_prune(&self) -> bool {
+        self.can_prune
+    }
+
+    /// Returns whether the kernel has [`expire_entry`](Self::expire_entry): Linux 6.2.
+    #[must_use]
+    pub fn can_expire(&self) -> bool {
+        self.can_expire
     }
 
     /// Drops attributes and the pages of a range. `length` 0 means to the end of the file; a negative `offset` drops attributes only.
@@ -33,7 +53,7 @@ impl Notifier {
         known(self.channel.notify(notify::INVAL_INODE, &[message.as_bytes()]))
     }
 
-    /// Drops a name of a directory.
+    /// Drops a name of a directory. If it was the last reference to its inode, the kernel forgets that.
     ///
     /// # Errors
     /// As [`invalidate_inode`](Self::invalidate_inode); EINVAL if the name is empty or longer than [`NAME_MAX`].
@@ -41,7 +61,8 @@ impl Notifier {
         self.entry(parent, name, 0)
     }
 
-    /// Makes the kernel look up a name before it uses it again, without dropping entries below. Needs `Capabilities::HAS_EXPIRE_ONLY`.
+    /// Makes the kernel look up a name before it uses it again, without dropping entries below. Other kernels than
+    /// those that [`can_expire`](Self::can_expire) drop it, as [`invalidate_entry`](Self::invalidate_entry).
     ///
     /// # Errors
     /// As [`invalidate_entry`](Self::invalidate_entry).
@@ -54,31 +75,7 @@ impl Notifier {
         known(self.channel.notify(notify::INVAL_ENTRY, &[message.as_bytes(), name, b"\0"]))
     }
 
-    /// Drops a name that was removed by another client, and tells programs that watch the directory (inotify).
-    ///
-    /// # Errors
-    /// As [`invalidate_entry`](Self::invalidate_entry); ENOTEMPTY or EBUSY if the kernel cannot drop a directory.
-    pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> io::Result<()> {
-        let message = abi::NotifyDeleteOut {
-            parent: parent.0,
-            child: child.0,
-            namelen: name_length(name)?,
-            padding: 0,
-        };
-        known(self.channel.notify(notify::DELETE, &[message.as_bytes(), name, b"\0"]))
-    }
-
-    /// Puts data into the kernel's page cache.
-    ///
-    /// # Errors
-    /// As [`invalidate_inode`](Self::invalidate_inode); EINVAL if there are 4 GiB or more.
-    pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> io::Result<()> {
-        let size = u32::try_from(data.len()).map_err(|_| Errno::INVAL)?;
-        let message = abi::NotifyStoreOut { nodeid: node.0, offset, size, padding: 0 };
-        known(self.channel.notify(notify::STORE, &[message.as_bytes(), data]))
-    }
-
-    /// Makes the kernel forget those of the inodes that no program uses. Linux has this since 6.18 (7.45 of the protocol).
+    /// Makes the kernel forget those of the inodes that no program uses.
     ///
     /// # Errors
     /// An error of the device; EINVAL if the kernel does not have it.

@@ -113,7 +113,7 @@ impl Session {
 
     /// Returns a handle for notifications; it remains valid while the session serves.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(Arc::clone(&self.channels[0]))
+        Notifier::new(Arc::clone(&self.channels[0]), &self.state)
     }
 
     /// Returns a copy of each descriptor, to be kept elsewhere for [`recover`](Self::recover).
@@ -236,7 +236,7 @@ impl Serving {
 
     /// Returns a handle for notifications.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(Arc::clone(&self.channels[0]))
+        Notifier::new(Arc::clone(&self.channels[0]), &self.state)
     }
 
     /// Returns the number of requests that are not answered.

@@ -1,47 +1,82 @@
-//! The thread that drops pages and inodes of the kernel. The kernel waits for READs under way when it drops pages, so a thread that
-//! answers requests must not do it.
+//! The threads that drop what the kernel caches. The kernel waits for READs under way when it drops pages, and for operations on names of a
+//! directory when it drops a name of it, so a thread that answers requests must not do it.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use fuse::{NodeId, Notifier};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Work of the thread.
-enum Drop {
-    /// Drop the pages of an inode. There are at most as many as operations under way, which the kernel bounds.
-    Pages(NodeId, oneshot::Sender<()>),
-    /// Forget inodes that no program uses. There are at most as many as the lookups that ask for it.
-    Unused(Vec<NodeId>),
+use crate::cached_names::{CachedName, CachedNames, Target};
+
+/// An inode whose pages are dropped. There are at most as many as operations under way, which the kernel bounds.
+type Pages = (NodeId, oneshot::Sender<()>);
+
+/// What the kernel should drop if no program uses it.
+#[derive(Debug, Default)]
+pub(crate) struct Unused {
+    /// Inodes to forget.
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) names: Vec<CachedName>,
 }
 
-/// A handle to the thread, which ends with it.
+/// Work of the thread for names.
+enum Work {
+    /// There are at most as many as the lookups that ask for it.
+    Drop(Unused),
+    /// Look at [`Outdated`].
+    Expire,
+}
+
+/// Inodes whose attributes the kernel must request again, with whether the names in them must be looked up again.
+type Outdated = Arc<Mutex<HashMap<NodeId, bool>>>;
+
+/// A handle to the threads, which end with it.
 #[derive(Debug)]
 pub(crate) struct Invalidator {
     notifier: Notifier,
-    queue: mpsc::Sender<Drop>,
+    pages: mpsc::Sender<Pages>,
+    /// Has a thread of its own: a lock waits for pages, and must not wait for operations on names.
+    names: mpsc::Sender<Work>,
+    outdated: Outdated,
 }
 
 impl Invalidator {
     /// # Errors
-    /// EAGAIN if the thread cannot be started.
-    pub(crate) fn start(notifier: Notifier) -> io::Result<Self> {
-        let (queue, requests) = mpsc::channel::<Drop>();
+    /// EAGAIN if a thread cannot be started.
+    pub(crate) fn start(notifier: Notifier, cached: Arc<CachedNames>) -> io::Result<Self> {
+        let (pages, requests) = mpsc::channel::<Pages>();
         let own = notifier.clone();
         thread::Builder::new().name("fuse-invalidate".to_owned()).spawn(move || {
-            for request in requests {
-                match request {
-                    Drop::Pages(node, done) => {
-                        report(own.invalidate_inode(node, 0, 0));
-                        // The waiting task may have stopped.
-                        let _ = done.send(());
+            for (node, done) in requests {
+                report(own.invalidate_inode(node, 0, 0));
+                // The waiting task may have stopped.
+                let _ = done.send(());
+            }
+        })?;
+        let (names, requests) = mpsc::channel::<Work>();
+        let outdated = Outdated::default();
+        let (own, own_outdated) = (notifier.clone(), Arc::clone(&outdated));
+        thread::Builder::new().name("fuse-names".to_owned()).spawn(move || {
+            for work in requests {
+                match work {
+                    Work::Drop(unused) => drop_unused(&own, &unused),
+                    Work::Expire => {
+                        let outdated = std::mem::take(&mut *own_outdated.lock());
+                        outdated.into_iter().for_each(|(node, names)| expire(&own, &cached, node, names));
                     }
-                    Drop::Unused(nodes) => report(own.prune(&nodes)),
                 }
             }
         })?;
-        Ok(Self { notifier, queue })
+        Ok(Self { notifier, pages, names, outdated })
+    }
+
+    /// Returns whether the kernel can be asked to forget inodes. Otherwise only their names can be dropped.
+    pub(crate) fn forgets_nodes(&self) -> bool {
+        self.notifier.can_prune()
     }
 
     /// Makes the kernel request attributes before it uses them again. Waits for no request.
@@ -50,19 +85,57 @@ impl Invalidator {
         report(self.notifier.invalidate_inode(node, -1, 0));
     }
 
+    /// As [`Self::expire_attributes`], and for the names of a directory too. Waits for nothing.
+    pub(crate) fn expire(&self, node: NodeId, names: bool) {
+        let mut outdated = self.outdated.lock();
+        let is_first = outdated.is_empty();
+        *outdated.entry(node).or_default() |= names;
+        drop(outdated);
+        if is_first {
+            // The thread has ended with the mount.
+            let _ = self.names.send(Work::Expire);
+        }
+    }
+
     /// Drops attributes and pages.
     pub(crate) async fn drop_pages(&self, node: NodeId) {
         let (done, is_done) = oneshot::channel();
-        if self.queue.send(Drop::Pages(node, done)).is_ok() {
+        if self.pages.send((node, done)).is_ok() {
             // The thread answers, or has ended with the mount.
             let _ = is_done.await;
         }
     }
 
-    /// Makes the kernel forget inodes that no program uses. Waits for nothing.
-    pub(crate) fn forget_unused(&self, nodes: Vec<NodeId>) {
-        // The thread has ended with the mount.
-        let _ = self.queue.send(Drop::Unused(nodes));
+    /// Makes the kernel drop what no program uses. Waits for nothing.
+    pub(crate) fn drop_unused(&self, unused: Unused) {
+        if !unused.nodes.is_empty() || !unused.names.is_empty() {
+            // The thread has ended with the mount.
+            let _ = self.names.send(Work::Drop(unused));
+        }
+    }
+}
+
+fn drop_unused(notifier: &Notifier, unused: &Unused) {
+    if !unused.nodes.is_empty() {
+        report(notifier.prune(&unused.nodes));
+    }
+    for (directory, name) in &unused.names {
+        report(notifier.invalidate_entry(*directory, name));
+    }
+}
+
+fn expire(notifier: &Notifier, cached: &CachedNames, node: NodeId, names: bool) {
+    report(notifier.invalidate_inode(node, -1, 0));
+    if !names {
+        return;
+    }
+    for (name, target) in cached.of(node) {
+        if notifier.can_expire() {
+            report(notifier.expire_entry(node, &name));
+        } else if target == Target::Absent {
+            // A name of an object would be dropped, although programs use it.
+            report(notifier.invalidate_entry(node, &name));
+        }
     }
 }
 

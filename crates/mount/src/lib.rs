@@ -11,6 +11,7 @@
 
 mod acl;
 mod adapter;
+mod cached_names;
 mod callers;
 mod convert;
 mod disk_cache;

@@ -1,6 +1,6 @@
 //! Inodes that the kernel knows, by their numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use client::attributes::{Attributes, Before};
@@ -8,6 +8,8 @@ use client::cache::attributes::{Epoch, version};
 use client::fs::inode::Inode;
 use fuse::{Errno, Forget, NodeId};
 use parking_lot::Mutex;
+
+use crate::cached_names::{CachedName, CachedNames, Use};
 
 /// An object that the kernel knows.
 #[derive(Debug)]
@@ -165,6 +167,28 @@ impl Nodes {
             }
         }
         surplus
+    }
+
+    /// Returns names that the kernel should drop, and removes them from `names`: there are too many, or too many inodes and the kernel
+    /// cannot be asked to forget them. `open` returns the inodes that are open.
+    pub(crate) fn surplus_names(
+        &self,
+        names: &CachedNames,
+        forgets_nodes: bool,
+        open: impl FnOnce() -> HashSet<NodeId>,
+    ) -> Vec<CachedName> {
+        let mut table = self.table.lock();
+        let inodes = if forgets_nodes { 0 } else { table.known.len() };
+        let count = inodes.max(names.len()).saturating_sub(self.max);
+        if count == 0 || !names.is_search_due() {
+            return Vec::new();
+        }
+        let open = open();
+        names.take_unused(count.min(FORGET_MAX), SCAN_MAX, |node| {
+            let Some(known) = table.known.get_mut(&node) else { return Use::Forgotten };
+            let is_used = std::mem::take(&mut known.is_used) || open.contains(&node);
+            if is_used { Use::Used } else { Use::Unused }
+        })
     }
 
     /// Subtracts lookups that the kernel has forgotten.

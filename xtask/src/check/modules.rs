@@ -65,7 +65,7 @@ const ORDER: &[Order] = &[
     ] },
     Order { parent: "fuse", children: &[
         "abi", "flags", "types", "sys", "descriptors", "device", "signals", "channel", "request", "reply", "directory", "filesystem",
-        "interrupt", "notify", "negotiate", "hand_over", "session", "mount",
+        "interrupt", "negotiate", "notify", "hand_over", "session", "mount",
     ] },
     Order { parent: "server", children: &[
         "network", "now", "flavor", "versions", "quoted", "prefetch", "payload", "transport", "wait_limit", "work_signal", "id_names",

@@ -46,6 +46,9 @@ pub(crate) trait DelegatedCache: Send + Sync {
     /// Notes that a request that changes a file is sent now; `None` if the cache has nothing of the file.
     fn start_change(self: Arc<Self>, handle: &Handle) -> Option<ChangeEnd>;
 
+    /// Notes that the delegation of a file has ended: others may change the file.
+    fn ended(&self, handle: &Handle);
+
     /// Returns what the cache has of a file; `None` if nothing.
     fn cached(&self, handle: &Handle) -> Option<Cached>;
 }

@@ -396,6 +396,7 @@ impl Nfs4 {
         self.make_locks_known(&handle).await;
         self.send_return(handle).await;
         self.delegations.ended(&handle);
+        self.delegations.caches().iter().for_each(|cache| cache.ended(&handle));
     }
 
     /// Waits until written data are stable. If the delegation is revoked meanwhile, nothing is sent before the verdict about them.

@@ -177,6 +177,27 @@ fn caches_are_invalidated() {
 }
 
 #[test]
+fn an_inode_without_name_is_forgotten_when_no_program_uses_it() {
+    if !can_mount() {
+        return;
+    }
+    let files = MemoryFs::new();
+    let mounted = Mounted::new(files.clone());
+    let used = std::fs::File::create(mounted.path("used")).expect("a file");
+    std::fs::write(mounted.path("unused"), "").expect("a file");
+    let notifier = mounted.serving().notifier();
+    notifier.invalidate_entry(NodeId::ROOT, b"used").expect("a cached name");
+    assert_eq!(files.state().forgotten, 0);
+    notifier.invalidate_entry(NodeId::ROOT, b"unused").expect("a cached name");
+    await_that("the unused inode is forgotten", || files.state().forgotten > 0);
+    let forgotten = files.state().forgotten;
+    assert_eq!(used.metadata().expect("attributes").len(), 0);
+    drop(used);
+    await_that("the closed inode is forgotten", || files.state().forgotten > forgotten);
+    mounted.end();
+}
+
+#[test]
 fn umount_ends_the_session() {
     if !can_mount() {
         return;

@@ -68,7 +68,7 @@ impl Sink for Plus {
             let mode = entry.kind.map_or(0, kind_bits);
             return self.listing.push(&without_node(files.inode_number(entry), mode), next, &entry.name);
         };
-        let granted = files.entry(directory, inode, attributes);
+        let granted = files.entry(directory, &entry.name, inode, attributes);
         let has_room = self.listing.push(&granted, next, &entry.name);
         if has_room {
             self.lookups.push(granted.node);

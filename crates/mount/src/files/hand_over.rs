@@ -18,6 +18,9 @@ pub struct FilesState {
     mount: MountState,
     /// Numbers of the inodes that the kernel knows, and their lookups.
     nodes: Vec<(u64, u64)>,
+    /// Names that the kernel may cache: directory, name, inode (0: there is none), whether that is a directory.
+    #[serde(default)]
+    cached_names: Vec<(u64, Vec<u8>, u64, bool)>,
     files: Vec<(u64, FileState)>,
     last_file: u64,
     directories: Vec<OpenDirectoryState>,
@@ -68,6 +71,7 @@ impl Files {
             client: self.mount.client().save()?,
             mount: self.mount.save(),
             nodes: self.nodes.save(),
+            cached_names: self.cached_names.save(),
             files: files.iter().map(|(handle, file)| (handle.0, file.save())).collect(),
             last_file,
             directories: saved,
@@ -95,6 +99,7 @@ impl Files {
                 self.nodes.restore(kept[at].clone(), lookups);
             }
         }
+        state.cached_names.into_iter().for_each(|name| self.cached_names.restore(name));
         for (handle, file) in state.files {
             self.open_files.restore(FileHandle(handle), self.mount.restore_file(file)?);
         }

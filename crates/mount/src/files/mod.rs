@@ -4,22 +4,23 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use client::attributes::Attributes;
+use client::attributes::{Attributes, FileKind};
 use client::config::{Caller, Version};
 use client::error::OpError;
 use client::fs::inode::{Inode, Mount, OpenFile};
 use fuse::{Entry, Errno, FileHandle, Forget, NodeId, Notifier};
 use parking_lot::Mutex;
 
+use crate::cached_names::{CachedNames, Target};
 use crate::callers::{Callers, Identity};
 use crate::convert::View;
 use crate::handles::{Directory, Handles};
 use crate::ids::IdMap;
-use crate::invalidator::Invalidator;
-use crate::nodes::{Node, Nodes};
+use crate::invalidator::{Invalidator, Unused};
+use crate::nodes::{Node, Nodes, node_id};
 
 mod attributes;
 mod content;
@@ -62,6 +63,7 @@ pub struct Settings {
 pub struct Files {
     mount: Mount,
     nodes: Nodes,
+    cached_names: Arc<CachedNames>,
     open_files: Handles<OpenFile>,
     open_directories: Handles<Directory>,
     callers: Callers,
@@ -72,7 +74,7 @@ pub struct Files {
     verifiers: AtomicU64,
     /// Owners of fcntl locks, by the file they locked. The kernel bounds them, by its open files.
     lockers: Mutex<HashSet<(NodeId, fuse::LockOwner)>>,
-    invalidator: OnceLock<Invalidator>,
+    invalidator: Arc<OnceLock<Invalidator>>,
 }
 
 /// State that an answer grants to the kernel, which is released if the answer is not delivered.
@@ -96,6 +98,7 @@ impl Files {
         let Settings { identity, users, groups, caches_missing_names, has_lists, machine, seed } = settings;
         Ok(Self {
             nodes: Nodes::new(root, mount.objects_max()),
+            cached_names: Arc::default(),
             open_files: Handles::from(0),
             open_directories: Handles::from(DIRECTORIES_FROM),
             callers: Callers::new(identity, users.clone(), groups.clone()),
@@ -105,7 +108,7 @@ impl Files {
             machine,
             verifiers: AtomicU64::new(seed),
             lockers: Mutex::default(),
-            invalidator: OnceLock::new(),
+            invalidator: Arc::default(),
             mount,
         })
     }
@@ -116,7 +119,13 @@ impl Files {
     /// EAGAIN if no thread can be started.
     pub fn set_notifier(&self, notifier: Notifier) -> io::Result<()> {
         // One session serves a mount.
-        let _ = self.invalidator.set(Invalidator::start(notifier)?);
+        let _ = self.invalidator.set(Invalidator::start(notifier, Arc::clone(&self.cached_names))?);
+        let invalidator = Arc::clone(&self.invalidator);
+        self.mount.observe(move |outdated| {
+            if let Some(invalidator) = invalidator.get() {
+                invalidator.expire(NodeId(outdated.file.0), outdated.names);
+            }
+        });
         Ok(())
     }
 
@@ -188,8 +197,13 @@ impl Files {
     }
 
     /// Counts a lookup, and returns the entry of a directory for the kernel, which may use it as long as the client does.
-    fn entry(&self, directory: &Inode, inode: &Inode, attributes: &Attributes) -> Entry {
+    fn entry(&self, directory: &Inode, name: &[u8], inode: &Inode, attributes: &Attributes) -> Entry {
         let node = self.nodes.look_up(inode);
+        let target = match attributes.kind {
+            FileKind::Directory => Target::Directory(node.id()),
+            _ => Target::Other(node.id()),
+        };
+        self.cached_names.insert(node_id(directory), name, target);
         self.forget_unused();
         node.grant(attributes);
         Entry {
@@ -224,13 +238,15 @@ impl Files {
         }
     }
 
-    /// Asks the kernel to forget unused inodes if it knows too many for the memory budget.
+    /// Asks the kernel to forget unused inodes and names if it knows too many for the memory budget.
     fn forget_unused(&self) {
         let Some(invalidator) = self.invalidator.get() else { return };
-        let surplus = self.nodes.surplus();
-        if !surplus.is_empty() {
-            invalidator.forget_unused(surplus);
-        }
+        let forgets_nodes = invalidator.forgets_nodes();
+        let open = || self.open_files.all().iter().map(|file| node_id(file.inode())).collect();
+        invalidator.drop_unused(Unused {
+            nodes: if forgets_nodes { self.nodes.surplus() } else { Vec::new() },
+            names: self.nodes.surplus_names(&self.cached_names, forgets_nodes, open),
+        });
     }
 
     /// Returns bytes that no other exclusive creation has.

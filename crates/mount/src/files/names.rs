@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 
 use super::content::open_flags;
 use super::{Files, errno};
+use crate::cached_names::Target;
 use crate::convert::{device_numbers, kind_of};
 
 /// Mode bits of symbolic links.
@@ -19,9 +20,14 @@ impl Files {
     pub(crate) async fn lookup(&self, program: fuse::Caller, request: Lookup) -> Result<Entry, Errno> {
         let parent = self.nodes.get(request.parent)?;
         match parent.inode.lookup(&self.caller(program), &request.name).await {
-            Ok((inode, attributes)) => Ok(self.entry(&parent.inode, &inode, &attributes)),
+            Ok((inode, attributes)) => Ok(self.entry(&parent.inode, &request.name, &inode, &attributes)),
             Err(error) if errno(&error) == Errno::NOENT && self.caches_missing_names => {
-                Ok(missing(&parent.inode))
+                let entry = missing(&parent.inode);
+                if !entry.entry_timeout.is_zero() {
+                    self.cached_names.insert(request.parent, &request.name, Target::Absent);
+                    self.forget_unused();
+                }
+                Ok(entry)
             }
             Err(error) => Err(errno(&error)),
         }
@@ -48,7 +54,7 @@ impl Files {
         if set.size == Some(0) {
             attributes.size = 0;
         }
-        let entry = self.entry(&parent.inode, file.inode(), &attributes);
+        let entry = self.entry(&parent.inode, &request.name, file.inode(), &attributes);
         let opened = self.opened(file, &attributes)?;
         Ok(Created { entry, opened })
     }
@@ -75,7 +81,7 @@ impl Files {
         let caller = self.caller(program);
         let created = parent.inode.create(&caller, &request.name, flags, creation, &set).await;
         let file = created.map_err(|error| errno(&error))?;
-        let entry = self.entry(&parent.inode, file.inode(), &file.opened_attributes());
+        let entry = self.entry(&parent.inode, &request.name, file.inode(), &file.opened_attributes());
         // The file exists, regardless of CLOSE's result.
         let _ = file.release().await;
         Ok(entry)
@@ -102,26 +108,30 @@ impl Files {
         let set = SetAttributes::with_mode(mode & 0o7777);
         let made = parent.inode.make(&self.caller(program), name, kind, &set).await;
         let (inode, attributes) = made.map_err(|error| errno(&error))?;
-        Ok(self.entry(&parent.inode, &inode, &attributes))
+        Ok(self.entry(&parent.inode, name, &inode, &attributes))
     }
 
     pub(crate) async fn link(&self, program: fuse::Caller, request: Link) -> Result<Entry, Errno> {
         let (node, parent) = (self.nodes.get(request.node)?, self.nodes.get(request.parent)?);
         let linked = node.inode.link(&self.caller(program), &parent.inode, &request.name).await;
         let attributes = linked.map_err(|error| errno(&error))?;
-        Ok(self.entry(&parent.inode, &node.inode, &attributes))
+        Ok(self.entry(&parent.inode, &request.name, &node.inode, &attributes))
     }
 
     pub(crate) async fn unlink(&self, program: fuse::Caller, request: Unlink) -> Result<(), Errno> {
         let parent = self.nodes.get(request.parent)?;
         let removed = parent.inode.unlink(&self.caller(program), &request.name).await;
-        removed.map_err(|error: OpError| errno(&error))
+        removed.map_err(|error: OpError| errno(&error))?;
+        self.cached_names.remove(request.parent, &request.name);
+        Ok(())
     }
 
     pub(crate) async fn rmdir(&self, program: fuse::Caller, request: Rmdir) -> Result<(), Errno> {
         let parent = self.nodes.get(request.parent)?;
         let removed = parent.inode.rmdir(&self.caller(program), &request.name).await;
-        removed.map_err(|error| errno(&error))
+        removed.map_err(|error| errno(&error))?;
+        self.cached_names.remove(request.parent, &request.name);
+        Ok(())
     }
 
     pub(crate) async fn rename(&self, program: fuse::Caller, request: Rename) -> Result<(), Errno> {
@@ -132,7 +142,10 @@ impl Files {
         let (from, to) = (self.nodes.get(request.parent)?, self.nodes.get(request.new_parent)?);
         let caller = self.caller(program);
         let renamed = from.inode.rename(&caller, &request.name, &to.inode, &request.new_name).await;
-        renamed.map_err(|error| errno(&error))
+        renamed.map_err(|error| errno(&error))?;
+        let from = (request.parent, (*request.name).into());
+        self.cached_names.rename(from, (request.new_parent, (*request.new_name).into()));
+        Ok(())
     }
 }
 

@@ -23,6 +23,7 @@ use vfs::{MemFs, MemOptions};
 use xdr::Opaque;
 
 use super::*;
+use std::collections::HashSet;
 
 const PROGRAM: fuse::Caller = fuse::Caller { uid: 0, gid: 0, tid: 0, is_resent: false };
 /// `O_RDWR` and `O_CREAT`.
@@ -218,6 +219,37 @@ fn surplus_inodes_are_the_least_recently_used() {
             }
         }
         assert_eq!(surplus, ids[10..256]);
+    });
+}
+
+#[test]
+fn surplus_names_are_of_closed_inodes_that_were_not_used() {
+    with_files(async |files: Rc<Files>| {
+        let (nodes, names) = (Nodes::new(files.mount.root(), 100), CachedNames::default());
+        let mut inodes = Vec::new();
+        for number in 0..300 {
+            let name = format!("{number:03}");
+            let created = files.created(&name).await;
+            let node = files.nodes.get(created.entry.node).expect("a known inode");
+            files.release(PROGRAM, release(node.id(), created.opened.handle)).await.expect("an open file");
+            nodes.look_up(&node.inode);
+            names.insert(NodeId::ROOT, name.as_bytes(), Target::Other(node.id()));
+            inodes.push(node.inode.clone());
+        }
+        let open = node_id(&inodes[3]);
+        let surplus = |forgets_nodes| nodes.surplus_names(&names, forgets_nodes, || HashSet::from([open]));
+        assert_eq!(surplus(true), [], "all were just looked up");
+        for (number, inode) in inodes.iter().enumerate().skip(10) {
+            nodes.look_up(inode);
+            // Others, so that there is another search.
+            names.insert(NodeId(u64::MAX), number.to_string().as_bytes(), Target::Directory(node_id(inode)));
+        }
+        let found: Vec<String> =
+            surplus(false).iter().map(|(_, name)| String::from_utf8_lossy(name).into_owned()).collect();
+        let expected: Vec<String> =
+            (0..10).filter(|number| *number != 3).map(|number| format!("{number:03}")).collect();
+        assert_eq!(found, expected);
+        assert_eq!(names.len(), 300 + 290 - 9);
     });
 }
 

@@ -168,6 +168,14 @@ impl DelegatedCache for Shared {
         Some(Box::new(move |outcome| _ = change.end_changed(outcome)))
     }
 
+    fn ended(&self, handle: &FileHandle) {
+        let mut state = self.state.lock();
+        if let Some(file) = state.table.find(handle) {
+            state.metadata.attributes.expire(file);
+            state.outdate(file, false);
+        }
+    }
+
     fn cached(&self, handle: &FileHandle) -> Option<Cached> {
         let state = self.state.lock();
         let file = state.table.find(handle)?;

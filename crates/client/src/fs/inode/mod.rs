@@ -57,6 +57,7 @@ pub use open::{OpenFile, OpenFlags};
 
 use access::AccessCache;
 use flusher::Flusher;
+pub use state::Outdated;
 use state::State;
 use table::{Node, Table};
 
@@ -125,6 +126,7 @@ impl Mount {
             access: AccessCache::default(),
             fetch_waiters: HashMap::new(),
             truncations: HashMap::new(),
+            observer: None,
         };
         let now = client.engine().now();
         let started = state.metadata.attributes.start(now);
@@ -174,6 +176,12 @@ impl Mount {
     #[must_use]
     pub fn info(&self) -> FsInfo {
         self.shared.info
+    }
+
+    /// Sets the function that is told of copies of attributes and names that became invalid before their time: another client has changed
+    /// the object, or a delegation has ended. It is called under locks: it must not wait, and call nothing of the client.
+    pub fn observe(&self, observer: impl Fn(Outdated) + Send + Sync + 'static) {
+        self.shared.state.lock().observer = Some(Box::new(observer));
     }
 
     /// Returns the number of objects for which the memory budget has room. More are kept only while they are held.

@@ -34,7 +34,21 @@ pub(super) struct State {
     pub(super) fetch_waiters: HashMap<FileId, Vec<Waker>>,
     /// Truncations under way: the new sizes.
     pub(super) truncations: HashMap<FileId, u64>,
+    /// Has copies of attributes and names.
+    pub(super) observer: Option<Observer>,
 }
+
+/// An object of which copies of attributes became invalid before their time, as [`Inode::attributes_usable_for`] returned it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outdated {
+    /// The object.
+    pub file: FileId,
+    /// Whether copies of the names in it became invalid too ([`Inode::names_usable_for`]).
+    pub names: bool,
+}
+
+/// Is told of outdated copies. It is called under locks, and must call nothing of the client.
+pub(super) type Observer = Box<dyn Fn(Outdated) + Send + Sync>;
 
 impl State {
     /// Drops invalid cached data.
@@ -52,8 +66,19 @@ impl State {
 
     /// Stores attributes from the reply to a request that changed nothing.
     pub(super) fn update(&mut self, file: FileId, started: Started, attributes: Attributes, now: Duration) {
+        let is_known = self.metadata.attributes.last_known(file).is_some();
         let invalidate = self.metadata.attributes.update(file, started, attributes, now);
         self.invalidate(file, invalidate);
+        if is_known && invalidate != Invalidate::default() {
+            self.outdate(file, invalidate.directory);
+        }
+    }
+
+    /// Tells the observer that another client has changed an object, or may do so now.
+    pub(super) fn outdate(&self, file: FileId, names: bool) {
+        if let Some(observer) = &self.observer {
+            observer(Outdated { file, names });
+        }
     }
 
     /// Returns the size that programs see: the server's, extended by data that are not written back yet.
@@ -266,8 +291,13 @@ impl Change {
     pub(super) fn end_in(&mut self, state: &mut State, changed: Option<Changed>) {
         let Some(change) = self.change.take() else { return };
         let now = self.shared.client.engine().now();
+        let is_known = state.metadata.attributes.last_known(self.file).is_some();
         let invalidate = state.metadata.attributes.end_change(change, changed, now);
         state.invalidate(self.file, invalidate);
+        // Whoever makes a change knows of its own effect.
+        if is_known && (invalidate.data || invalidate.directory || invalidate.replaced) {
+            state.outdate(self.file, invalidate.directory);
+        }
     }
 }
 
