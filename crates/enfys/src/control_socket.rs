@@ -31,14 +31,14 @@ impl Socket {
     /// Listens on `path`, and replaces a socket that a server that has ended has left there.
     ///
     /// # Errors
-    /// A server answers there, the path is not a socket, or those of bind(2).
+    /// AddrInUse: a server answers there. The path is not a socket, or those of bind(2).
     pub fn bind(path: &Path) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
                 return Err(io::Error::other("the path exists and is not a socket"));
             }
             if self::connect_to(path).is_ok() {
-                return Err(io::Error::other("another server uses it"));
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server uses it"));
             }
             fs::remove_file(path)?;
         }

@@ -4,10 +4,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::promtool;
-use crate::support::{ENFYS, Mounted, Server, VERSIONS, can_mount, foreground, run, sh};
+use crate::support::{
+    ENFYS, Mounted, Server, VERSIONS, await_that, can_mount, foreground, is_mounted, run, sh,
+};
 
 /// Returns the statistics of a mount.
 #[track_caller]
@@ -104,6 +107,23 @@ fn statistics_are_shown_as_text_and_for_prometheus() {
 }
 
 #[test]
+fn requests_under_way_have_the_bound_of_the_options() {
+    if !can_mount() {
+        return;
+    }
+    for version in ["3", "4.0", "4.2"] {
+        let server = Server::start();
+        for (options, waits) in [("slots=1,v3_calls=1", true), ("slots=1024,v3_calls=128", false)] {
+            let mounted = Mounted::new(&server, version, &["-o", options]);
+            mounted.sh("for n in $(seq 8); do (head -c 2000000 /dev/zero > f$n; sync f$n) & done; wait");
+            let stats = stats(&mounted.path);
+            assert_eq!(stats["slots"]["waits"].as_u64().unwrap() > 0, waits, "{version} {options}: {stats}");
+            mounted.end();
+        }
+    }
+}
+
+#[test]
 fn only_the_user_of_a_mount_and_root_see_its_statistics() {
     if !can_mount() {
         return;
@@ -119,8 +139,44 @@ try: s.connect(sys.argv[1])
 except PermissionError: print('refused')";
     let output = Command::new("python3").args(["-c", ask]).arg(&socket).output().expect("python3");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "refused\n");
+    let own = std::fs::metadata(&socket).expect("a socket").ino();
     mounted.end();
-    assert!(!socket.exists());
+    // The mount's process notices the end after umount(2) has returned. Then another mount may have its device number.
+    await_that("the socket is removed", || {
+        std::fs::metadata(&socket).map_or(true, |found| found.ino() != own)
+    });
+}
+
+#[test]
+fn a_mount_waits_for_the_control_socket_of_an_earlier_one_with_its_device_number() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    // Other tests mount too, and may get the number of the first mount.
+    assert!((0..20).any(|_| has_socket_after_a_stopped_mount(&server)), "never the same number");
+}
+
+/// Mounts while the process of an earlier mount has not noticed its end. Returns whether both had the same device number.
+fn has_socket_after_a_stopped_mount(server: &Server) -> bool {
+    let tops = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
+    let mut first = foreground(server, "4.2", tops[0].path());
+    let number = socket(tops[0].path());
+    kill_process(Pid::from_child(&first), Signal::STOP).expect("a child");
+    rustix::mount::unmount(tops[0].path(), rustix::mount::UnmountFlags::DETACH).expect("a mount");
+    let is_same = std::thread::scope(|scope| {
+        let second = scope.spawn(|| foreground(server, "4.2", tops[1].path()));
+        await_that("it is mounted", || is_mounted(tops[1].path()));
+        let is_same = socket(tops[1].path()) == number;
+        kill_process(Pid::from_child(&first), Signal::CONT).expect("a child");
+        let mut second = second.join().expect("no panic");
+        assert_eq!(stats(tops[1].path())["protocol"], "4.2");
+        assert!(run(&["umount", tops[1].path().to_str().expect("text")]).status.success());
+        assert!(second.wait().expect("a child").success());
+        is_same
+    });
+    assert!(first.wait().expect("a child").success());
+    is_same
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::config::{Caches, Version};
 use client::fs::inode::Mount;
@@ -39,6 +39,10 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 const CACHE_CLOSE_MAX: Duration = Duration::from_secs(5);
 /// Time limit for an earlier mount with the same disk cache to end.
 const CACHE_LOCK_MAX: Duration = Duration::from_secs(10);
+/// Time limit for an earlier mount on the same device number to remove its control socket.
+const CONTROL_MAX: Duration = Duration::from_secs(5);
+/// Time between two attempts to create the control socket.
+const CONTROL_INTERVAL: Duration = Duration::from_millis(20);
 /// Minimum and maximum number of threads that read the kernel's requests, without an option.
 const THREADS: (usize, usize) = (2, 8);
 
@@ -154,7 +158,7 @@ async fn serve(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> R
     let files = Arc::new(Files::new(mount, settings).await.map_err(refused)?);
     let mut signals = Signals::new()?;
     let (serving, adapter, directory) = mount_on(plan, &files)?;
-    let mounted = Mounted::new(plan, files, adapter, directory, disk_cache);
+    let mounted = Mounted::new(plan, files, adapter, directory, disk_cache).await;
     if let Err(error) = ready(&mounted.started()) {
         unmount(mounted.directory).await;
         return Err(error);
@@ -232,7 +236,7 @@ async fn resume(
     });
     // Open files that are dropped would be closed at the server, where they are the other process's.
     let (adapter, serving) = begun.inspect_err(|_| engine.shut_down())?;
-    let mounted = Mounted::new(plan, files, adapter, plan.directory.clone(), disk_cache);
+    let mounted = Mounted::new(plan, files, adapter, plan.directory.clone(), disk_cache).await;
     Ok((mounted, serving))
 }
 
@@ -262,7 +266,7 @@ enum Ended {
 
 impl Mounted {
     /// Starts the control socket. The mount works without it too.
-    fn new(
+    async fn new(
         plan: &Plan,
         files: Arc<Files>,
         adapter: Arc<Adapter>,
@@ -292,19 +296,28 @@ impl Mounted {
             sender,
             stores,
         };
-        mounted.start_control();
+        mounted.start_control().await;
         mounted
     }
 
-    fn start_control(&mut self) {
+    async fn start_control(&mut self) {
         // Otherwise unmounted already.
         let Ok(Some(found)) = table::find(&self.directory) else { return };
-        let started = Control::start(found.device, self.identity.clone(), &self.files, self.sender.clone());
-        self.control = started
-            .inspect_err(|error| {
-                tracing::warn!(error = %error_text(error), "no control socket: `enfys stats` will not work");
-            })
-            .ok();
+        let begin = Instant::now();
+        loop {
+            match Control::start(found.device, self.identity.clone(), &self.files, self.sender.clone()) {
+                Ok(control) => self.control = Some(control),
+                // The kernel reuses the number of a device as soon as it is unmounted, before that mount's process has noticed.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < CONTROL_MAX => {
+                    tokio::time::sleep(CONTROL_INTERVAL).await;
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(error = %error_text(&error), "no control socket: `enfys stats` will not work");
+                }
+            }
+            return;
+        }
     }
 
     /// Returns the line that says what is mounted.
@@ -318,7 +331,9 @@ impl Mounted {
         let ended = self.wait(serving, signals).await;
         self.control = None;
         if let Some(disk_cache) = &self.disk_cache {
-            disk_cache.close(CACHE_CLOSE_MAX);
+            let disk_cache = Arc::clone(disk_cache);
+            // A panic there is no reason to lose data that are not written yet.
+            let _ = spawn_blocking(move || disk_cache.close(CACHE_CLOSE_MAX)).await;
         }
         let result = match ended {
             Ended::Replaced => {
@@ -366,7 +381,7 @@ impl Mounted {
                 Ok(Outcome::Taken) => return Ended::Replaced,
                 Ok(Outcome::Kept(kept)) => {
                     serving = kept;
-                    self.start_control();
+                    self.start_control().await;
                 }
                 Err(error) => return Ended::Unmounted(Err(error)),
             }
