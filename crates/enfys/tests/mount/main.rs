@@ -1,6 +1,8 @@
 //! Tests of `enfys mount` with real programs on the mount. They need root and `/dev/fuse`.
 
 mod acls;
+mod builds;
+mod coherence;
 mod crash;
 mod disk_cache;
 mod lifetime;
@@ -11,6 +13,7 @@ mod overlay;
 mod programs;
 #[path = "../shared/promtool.rs"]
 mod promtool;
+mod quota;
 mod replace;
 mod service;
 mod stats;

@@ -1,0 +1,90 @@
+//! Changes of another client that this one learns before the kernel's copies are too old. Two mounts of a server; attributes and names
+//! are valid for longer than a test waits, so only an invalidation can show the change.
+
+use std::process::Stdio;
+
+use crate::support::{Mounted, Server, await_that, can_mount, sh, shell};
+
+/// Far longer than a test waits.
+const LONG: [&str; 2] = ["-o", "actimeo=3600"];
+
+#[test]
+fn names_of_a_directory_are_looked_up_again_after_a_change_of_another_client_is_detected() {
+    if !can_mount() {
+        return;
+    }
+    for version in ["3", "4.0", "4.1", "4.2"] {
+        let server = Server::start();
+        sh(
+            &server.export(),
+            "mkdir d; echo old > d/gone; echo old > d/replaced; mkdir d/kept; echo x > d/kept/f",
+        );
+        let (one, two) = (Mounted::new(&server, version, &LONG), Mounted::new(&server, version, &LONG));
+        // The kernel remembers all of these.
+        assert_eq!(one.sh("cat d/gone d/replaced d/kept/f; ! cat d/new 2> /dev/null"), "old\nold\nx\n");
+        two.sh("cd d; rm gone; echo new > new; echo other > r; mv r replaced");
+        assert_eq!(
+            one.sh("! cat d/new 2> /dev/null; stat -c %s d/gone"),
+            "4\n",
+            "{version}: valid for an hour"
+        );
+        // The reply to a change of the own has the state of the directory before it.
+        let within = "cd d/kept; echo own > ../own; cd ..; cat own";
+        assert_eq!(one.sh(within), "own\n");
+        await_that("the change is seen", || one.path("d/new").exists() && !one.path("d/gone").exists());
+        assert_eq!(one.sh("cat d/new d/replaced d/kept/f"), "new\nother\nx\n", "{version}");
+        one.end();
+        two.end();
+    }
+}
+
+#[test]
+fn a_working_directory_stays_valid_when_its_name_is_looked_up_again() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    sh(&server.export(), "mkdir -p d/work");
+    let (one, two) = (Mounted::new(&server, "4.2", &LONG), Mounted::new(&server, "4.2", &LONG));
+    let fifo = tempfile::tempdir().expect("a temporary directory");
+    let place = fifo.path().display();
+    sh(fifo.path(), "mkfifo go");
+    let script = format!("cd d/work; read line < {place}/go; pwd -P; echo text > f; cat f; ls ..");
+    let child = shell(&one.path, &script).stdout(Stdio::piped()).spawn().expect("a shell");
+    assert_eq!(one.sh("ls d; ! stat d/new 2> /dev/null"), "work\n");
+    two.sh("echo new > d/new");
+    one.sh("echo own > d/own");
+    await_that("the change is seen", || one.path("d/new").exists());
+    sh(fifo.path(), "echo > go");
+    let output = child.wait_with_output().expect("a child");
+    let work = one.path("d/work").display().to_string();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{work}\ntext\nnew\nown\nwork\n"));
+    one.end();
+    two.end();
+}
+
+#[test]
+fn attributes_are_requested_again_after_the_end_of_a_delegation() {
+    if !can_mount() {
+        return;
+    }
+    for version in ["4.1", "4.2"] {
+        let server = Server::start();
+        sh(&server.export(), "echo old > f");
+        let one = Mounted::new(&server, version, &["-o", "actimeo=3600,delegations"]);
+        let two = Mounted::new(&server, version, &LONG);
+        // The server grants nothing before it has tried the back channel.
+        let granted = || crate::stats::stats(&one.path)["delegations"]["granted"].as_u64().expect("a number");
+        await_that("a delegation", || {
+            one.sh("cat f > /dev/null");
+            granted() > 0
+        });
+        assert_eq!(one.sh("stat -c %s f"), "4\n");
+        // The server recalls the delegation.
+        two.sh("echo much longer > f");
+        await_that("the change is seen", || one.path("f").metadata().expect("attributes").len() == 12);
+        assert_eq!(one.sh("cat f"), "much longer\n", "{version}");
+        one.end();
+        two.end();
+    }
+}
