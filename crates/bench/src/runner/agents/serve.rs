@@ -39,16 +39,18 @@ pub fn serve(from: impl BufRead + Send + 'static, to: impl Write + Send + 'stati
     };
     let Ok(job) = jobs.recv() else { return Ok(()) };
     let job = job?;
-    let place = place(&job, interrupted);
+    let mut place = Place::new(Access::Directory(PathBuf::from("/")), &job.plan, interrupted);
+    let found = find_target(&mut place, &job);
     let gate = || {
         output.report(&Report::Ready)?;
         let at: u64 = begins.recv().map_err(|_| "the coordinator has stopped the run".to_owned())?;
         thread::sleep((started + Duration::from_micros(at)).saturating_duration_since(Instant::now()));
         Ok(())
     };
-    let part = match place {
-        Ok(place) => measure_part(&job.run, &place, &Clients { own: job.clients.clone(), gate: Some(&gate) }),
-        Err((place, why)) => Some(Measured::failed(&job.run, &place, why)),
+    let clients = Clients { own: job.clients.clone(), gate: Some(&gate) };
+    let part = match found {
+        Ok(()) => measure_part(&job.run, &place, &clients),
+        Err(why) => Some(Measured::failed(&job.run, &place, why)),
     };
     let Some(part) = part else { return Ok(()) };
     let began = part.began.map(|began| began.saturating_duration_since(started));
@@ -89,26 +91,21 @@ fn take_orders(
     (jobs, begins)
 }
 
-/// Returns where the job's clients work, or a place for the report of a failure.
-fn place(job: &Job, interrupted: Arc<AtomicBool>) -> Result<Place, (Place, String)> {
+/// Sets where the job's clients work.
+fn find_target(place: &mut Place, job: &Job) -> Result<(), String> {
     let target = &job.run.case.target;
-    let mut place = Place::new(Access::Directory(PathBuf::from("/")), &job.plan, interrupted);
     match (&target.kind, job.run.case.version) {
         (TargetKind::Directory { path }, _) => {
             place.access = Access::Directory(Path::new(path).to_owned());
             place.export = Some(PathBuf::from(path));
-            Ok(place)
+            Ok(())
         }
         (TargetKind::Remote { .. }, Some(version)) => {
-            match Server::resolve(&target.server, &job.run.case.options, version) {
-                Ok(server) => {
-                    place.options.extend(server.options().described());
-                    place.access = Access::Nfs(Box::new(server));
-                    Ok(place)
-                }
-                Err(why) => Err((place, why)),
-            }
+            let server = Server::resolve(&target.server, &job.run.case.options, version)?;
+            place.options.extend(server.options().described());
+            place.access = Access::Nfs(Box::new(server));
+            Ok(())
         }
-        _ => Err((place, format!("agents cannot reach {}", target.server))),
+        _ => Err(format!("agents cannot reach {}", target.server)),
     }
 }
