@@ -241,8 +241,8 @@ fn surplus_names_are_of_closed_inodes_that_were_not_used() {
         assert_eq!(surplus(true), [], "all were just looked up");
         for (number, inode) in inodes.iter().enumerate().skip(10) {
             nodes.look_up(inode);
-            // Others, so that there is another search.
-            names.insert(NodeId(u64::MAX), number.to_string().as_bytes(), Target::Directory(node_id(inode)));
+            // Others, so that there is another search. They are used, as the file is open.
+            names.insert(NodeId(u64::MAX), number.to_string().as_bytes(), Target::Other(open));
         }
         let found: Vec<String> =
             surplus(false).iter().map(|(_, name)| String::from_utf8_lossy(name).into_owned()).collect();
