@@ -1,5 +1,6 @@
 //! The configuration of a client.
 
+use core::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,6 +146,7 @@ impl Config {
             read_size: TRANSFER_MAX,
             write_size: TRANSFER_MAX,
             local_lock: LocalLock::None,
+            callbacks: CallbackAddress::default(),
             caches: Caches::default(),
         }
     }
@@ -170,6 +172,10 @@ impl Config {
             read_size: size(options.read_size, self.read_size),
             write_size: size(options.write_size, self.write_size),
             local_lock: options.local_lock.unwrap_or(self.local_lock),
+            callbacks: CallbackAddress {
+                address: options.client_address.or(self.callbacks.address),
+                port: options.callback_port.or(self.callbacks.port),
+            },
             ..self
         }
     }
@@ -225,8 +231,21 @@ pub struct Config {
     pub write_size: u32,
     /// The locks of version 3 that are kept on this machine (`local_lock=`, `nolock`). Others are the server's (NLM).
     pub local_lock: LocalLock,
+    /// Where the server calls back in version 4.0.
+    pub callbacks: CallbackAddress,
     /// The caches of files.
     pub caches: Caches,
+}
+
+/// Where the server calls this client back in version 4.0, if delegations are used: it makes a connection of its own for that. Later
+/// versions use the client's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallbackAddress {
+    /// The address that the server is told (`clientaddr=`); `None`: that of the connection to the server. The address 0.0.0.0 or `::`
+    /// says that it cannot call.
+    pub address: Option<IpAddr>,
+    /// The port to listen at (`callback_port=`); `None`: any.
+    pub port: Option<u16>,
 }
 
 /// The budget in bytes if the amount of memory is unknown.
@@ -241,7 +260,7 @@ pub struct Caches {
     pub metadata: MetadataOptions,
     /// Whether data are cached, read ahead and written behind. Otherwise every file behaves as if opened with O_DIRECT.
     pub data: bool,
-    /// Whether delegations are used (version 4.1 and later).
+    /// Whether delegations are used (version 4).
     pub delegations: bool,
     /// Where blocks of files are kept that must leave memory, also for later clients. Needs `data`.
     pub blocks: Option<Arc<dyn BlockStore>>,

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use protocol::nfs4::types::{Handle, Stateid, Status};
+use protocol::nfs4::types::{Component, Handle, Stateid, Status};
 
 use crate::background::Signal;
 use crate::config::Caller;
@@ -35,7 +35,7 @@ use table::{Entry, Phase, Table};
 pub(crate) use times::EndedTimes;
 use times::KeptTimes;
 pub use types::DelegationCounts;
-pub(crate) use types::{Closing, Ending, Grant, Granted, Held, Kind, LocalOpen};
+pub(crate) use types::{Closing, Ending, Grant, Granted, Held, Kind, LocalOpen, Location};
 
 /// Maximum number of delegations, as in Linux's client. When there are more, the least recently used ones are returned.
 pub const DELEGATIONS_MAX: usize = 5_000;
@@ -82,8 +82,8 @@ impl Delegations {
     /// Takes a delegation from the reply to an OPEN. Returns its number; `None` if it must be returned at once, because the
     /// file has another one.
     pub(crate) fn granted(&self, grant: Grant, now: Duration) -> Option<u64> {
-        let Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change, modified } =
-            grant;
+        let Grant { handle, location, kind, stateid, caller, mode, .. } = grant;
+        let Grant { preserves_unlinked, limit, change, modified, .. } = grant;
         let mut table = self.table.lock();
         if let Some(entry) = table.entries.get_mut(&handle) {
             if entry.stateid.other != stateid.other {
@@ -103,6 +103,7 @@ impl Delegations {
         let held = Held { id: table.last_id, kind, granted_at: now, limit };
         let entry = Entry {
             held,
+            location,
             phase: Phase::Held,
             stateid,
             change,
@@ -199,6 +200,20 @@ impl Delegations {
         }
     }
 
+    /// Returns the directory and the name of a file with a delegation, where opens need them.
+    pub(crate) fn location(&self, handle: &Handle) -> Option<Location> {
+        self.table.lock().entries.get(handle)?.location.clone()
+    }
+
+    /// Notes that a name was changed.
+    pub(crate) fn renamed(&self, from: (&Handle, &Component), to: (&Handle, &Component)) {
+        for entry in self.table.lock().entries.values_mut() {
+            if entry.location.as_ref().is_some_and(|(directory, name)| (directory, name) == from) {
+                entry.location = Some((*to.0, to.1.clone()));
+            }
+        }
+    }
+
     /// Forgets who may open a file: its mode, owner or access control list has changed.
     pub(crate) fn forget_permissions(&self, handle: &Handle) {
         if let Some(entry) = self.table.lock().entries.get_mut(handle) {
@@ -215,6 +230,11 @@ impl Delegations {
                 entry.used_at = now;
             }
             return Closing::Local;
+        }
+        // In 4.0 a parked open would keep its owner from the next file, and the first OPEN of an owner gets no delegation: it must be
+        // confirmed (RFC 7530 §16.16.5).
+        if file.has_seqids() {
+            return Closing::AtServer;
         }
         // One that is being returned takes the CLOSE with it.
         let takes =

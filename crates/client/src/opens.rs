@@ -124,6 +124,11 @@ impl OpenFile {
         self.is_v40 && self.has_been_locked()
     }
 
+    /// Returns whether requests for the open have a seqid: in version 4.0.
+    pub(crate) fn has_seqids(&self) -> bool {
+        self.is_v40
+    }
+
     /// Returns whether bytes were ever locked through this open.
     pub(crate) fn has_been_locked(&self) -> bool {
         self.has_been_locked.load(Ordering::Relaxed)

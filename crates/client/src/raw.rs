@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::session::{CreateSessionFlags, SequenceArgs};
-use protocol::nfs4::types::{ClientId, SessionId, Status, Utf8};
+use protocol::nfs4::types::{ClientId, NetAddress, SessionId, Status, Utf8};
 use rpc::message::parse_reply;
 
 use crate::config::{Caller, Config};
@@ -196,5 +196,6 @@ pub fn create_session(config: &Config, flags: CreateSessionFlags, client_id: Cli
 /// # Errors
 /// The client's name is too long.
 pub fn set_client_id(config: &Config, address: Utf8, callback_ident: u32) -> Result<Op, OpError> {
-    crate::nfs4::set_client_id(config, address, callback_ident)
+    let location = NetAddress { netid: Utf8::from_static(b"tcp"), address };
+    crate::nfs4::set_client_id(config, location, callback_ident)
 }

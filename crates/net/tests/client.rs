@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::attributes::{FileKind, SetAttributes};
-use client::config::{Caches, Caller, Config, Version};
+use client::config::{Caches, CallbackAddress, Caller, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::errno::Errno;
 use client::error::{Fault, OpError};
@@ -19,6 +19,8 @@ use net::{Limits, Listeners, Running, serve};
 use protocol::nfs4::types::Status;
 use rpc::auth::{AuthSys, GroupList};
 use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash, Versions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use vfs::{MemFs, MemOptions};
 use xdr::Opaque;
 
@@ -90,6 +92,7 @@ fn config(port: u16, version: Option<Version>) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
+        callbacks: Default::default(),
         caches: Caches::default(),
     }
 }
@@ -472,5 +475,120 @@ fn sizes_of_many_files_are_set_without_an_open() {
         {
             assert_eq!(Some(outcome.unwrap().size), set.size);
         }
+    });
+}
+
+/// Opens and closes a file until the server delegates it: it first tries to call the client, and then an owner must be confirmed.
+async fn open_until_delegated(client: &Client, fs: &FileSystem) {
+    for _ in 0..500 {
+        let file = fs.open(b"file", &OpenOptions::READ).await.unwrap();
+        file.close().await.unwrap();
+        if client.delegation_counts().held > 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the server delegates nothing");
+}
+
+/// Writes a file as another client.
+async fn write_elsewhere(port: u16, owner: &'static [u8], text: &'static [u8]) {
+    let write = move || {
+        let config = Config { owner: Bytes::from_static(owner), ..config(port, Some(Version::V42)) };
+        with_client(config, async |client| {
+            let (fs, _) = FileSystem::mount(client, root(), b"/export").await.unwrap();
+            let file = fs.open(b"file", &OpenOptions::CREATE).await.unwrap();
+            file.write_at(0, Bytes::from_static(text)).await.unwrap();
+            file.close().await.unwrap();
+        });
+    };
+    tokio::task::spawn_blocking(write).await.unwrap();
+}
+
+fn delegating(port: u16, callbacks: CallbackAddress) -> Config {
+    let caches = Caches { delegations: true, ..Caches::default() };
+    Config { callbacks, caches, ..config(port, Some(Version::V40)) }
+}
+
+#[test]
+fn the_server_calls_a_client_of_version_4_0_at_a_port_of_its_own() {
+    let server = start();
+    let port = server.address.port();
+    with_client(delegating(port, CallbackAddress::default()), async |client| {
+        write_elsewhere(port, b"first", b"first").await;
+        let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
+        open_until_delegated(&client, &fs).await;
+        let (file, before) =
+            (fs.open(b"file", &OpenOptions::READ).await.unwrap(), client.engine().requests_sent());
+        assert_eq!(file.read_at(0, 5).await.unwrap().concat(), b"first");
+        let read = client.engine().requests_sent() - before;
+        let again = fs.open(b"file", &OpenOptions::READ).await.unwrap();
+        assert_eq!(again.read_at(0, 5).await.unwrap().concat(), b"first");
+        again.close().await.unwrap();
+        assert!(read <= 1 && client.engine().requests_sent() == before + read, "opens and reads are local");
+        write_elsewhere(port, b"second", b"other").await;
+        assert_eq!(client.delegation_counts().recalled, 1);
+        file.close().await.unwrap();
+        let file = fs.open(b"file", &OpenOptions::READ).await.unwrap();
+        assert_eq!(file.read_at(0, 5).await.unwrap().concat(), b"other");
+        file.close().await.unwrap();
+    });
+    assert_eq!((server.server.counts().opens, server.server.counts().delegations), (0, 0));
+}
+
+#[test]
+fn without_a_callback_address_nothing_is_delegated_and_all_else_works() {
+    let server = start();
+    let port = server.address.port();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let any = CallbackAddress { address: Some(Ipv4Addr::UNSPECIFIED.into()), port: None };
+    let in_use = CallbackAddress { address: None, port: Some(taken.local_addr().unwrap().port()) };
+    for (callbacks, text) in [(any, b"one"), (in_use, b"two")] {
+        with_client(delegating(port, callbacks), async |client| {
+            let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
+            for _ in 0..3 {
+                let file = fs.open(b"file", &OpenOptions::CREATE).await.unwrap();
+                file.write_at(0, Bytes::from_static(text)).await.unwrap();
+                file.close().await.unwrap();
+            }
+            assert_eq!(client.delegation_counts().granted, 0);
+        });
+    }
+}
+
+#[test]
+fn strangers_garbage_and_a_flood_of_connections_do_not_disturb_callbacks() {
+    let server = start();
+    let port = server.address.port();
+    // Free a moment ago.
+    let own = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let callbacks = CallbackAddress { address: None, port: Some(own) };
+    with_client(delegating(port, callbacks), async |client| {
+        write_elsewhere(port, b"first", b"first").await;
+        let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
+        open_until_delegated(&client, &fs).await;
+        let mut held = Vec::new();
+        for number in 0..100_u32 {
+            let socket = TcpSocket::new_v4().unwrap();
+            let is_stranger = number % 10 == 0;
+            let from = if is_stranger { [127, 0, 0, 2] } else { [127, 0, 0, 1] };
+            socket.bind(SocketAddr::from((from, 0))).unwrap();
+            let mut stream = socket.connect(SocketAddr::from(([127, 0, 0, 1], own))).await.unwrap();
+            match number % 4 {
+                // A fragment that has no end, and one that is too long.
+                0 => stream.write_all(&[0, 0, 0, 0].repeat(100)).await.unwrap_or_default(),
+                1 => stream.write_all(&[0xff; 64]).await.unwrap_or_default(),
+                // A record that is no call.
+                2 => stream.write_all(&[0x80, 0, 0, 4, 1, 2, 3, 4]).await.unwrap_or_default(),
+                _ => {}
+            }
+            if is_stranger {
+                let closed = stream.read(&mut [0; 16]).await;
+                assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
+            }
+            held.push(stream);
+        }
+        write_elsewhere(port, b"second", b"other").await;
+        assert_eq!((client.delegation_counts().recalled, client.delegation_counts().lost), (1, 0));
     });
 }

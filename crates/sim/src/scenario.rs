@@ -189,8 +189,13 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "client-cached-v40",
+        about: "the same with version 4.0, whose delegations are recalled over connections of the server",
+        run: |seed| full_clients::run_cached(seed, &[ClientVersion::V40; 3], true),
+    },
+    Scenario {
         name: "client-cached-mixed",
-        about: "the same beside a client of version 4.0, which has no delegations",
+        about: "the same with versions 4.0, 4.1 and 4.2 together",
         run: |seed| {
             let versions = &[ClientVersion::V40, ClientVersion::V41, ClientVersion::V42];
             full_clients::run_cached(seed, versions, true)

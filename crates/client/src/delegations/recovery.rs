@@ -7,6 +7,7 @@ use protocol::nfs4::types::{Handle, Stateid};
 use super::Delegations;
 use super::table::Phase;
 use super::types::{Granted, Kind};
+use crate::config::Caller;
 
 /// Losses and reclaims.
 impl Delegations {
@@ -15,6 +16,13 @@ impl Delegations {
         let table = self.table.lock();
         let live = table.entries.iter().filter(|(_, entry)| entry.phase != Phase::Lost);
         live.map(|(handle, entry)| (*handle, entry.stateid)).collect()
+    }
+
+    /// Returns all files whose delegations are held, with stateid and the caller that has got it.
+    pub(crate) fn held_by(&self) -> Vec<(Handle, Stateid, Caller)> {
+        let table = self.table.lock();
+        let live = table.entries.iter().filter(|(_, entry)| entry.phase == Phase::Held);
+        live.map(|(handle, entry)| (*handle, entry.stateid, entry.opener.clone())).collect()
     }
 
     /// Notes that the server has revoked a delegation. Returns whether it was this one.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use protocol::nfs4::types::{Handle, Stateid};
 
 use super::cache::Verdict;
-use super::types::{DelegationCounts, Held, Kind};
+use super::types::{DelegationCounts, Held, Kind, Location};
 use crate::config::Caller;
 use crate::opens::{OpenFile, OpenMode};
 
@@ -31,6 +31,8 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) held: Held,
+    /// The file's directory and name, where opens need them.
+    pub(super) location: Option<Location>,
     pub(super) phase: Phase,
     pub(super) stateid: Stateid,
     /// The file's change attribute at the grant.

@@ -35,6 +35,7 @@ fn grant(table: &Delegations, number: usize, kind: Kind, now: Duration) -> Optio
     let (caller, limit) = (user(1), (kind == Kind::Write).then_some(SpaceLimit::Size(1 << 20)));
     let change = Some(7);
     let grant = Grant {
+        location: None,
         handle,
         kind,
         stateid,
@@ -63,7 +64,18 @@ fn a_later_reply_may_change_the_kind_of_a_delegation() {
         let stateid = Stateid { seqid, ..stateid(1) };
         let limit = (kind == Kind::Write).then_some(SpaceLimit::Size(9));
         let (handle, caller, mode, change) = (handle(1), user(1), OpenMode::BOTH, Some(8));
-        Grant { handle, kind, stateid, caller, mode, preserves_unlinked: true, limit, change, modified: None }
+        Grant {
+            handle,
+            location: None,
+            kind,
+            stateid,
+            caller,
+            mode,
+            preserves_unlinked: true,
+            limit,
+            change,
+            modified: None,
+        }
     };
     let before = table.held(&handle(1), START).unwrap();
     let id = table.granted(changed(2, Kind::Write), START);
@@ -184,6 +196,7 @@ fn a_second_delegation_of_a_file_is_not_kept() {
     let first = table.held(&handle(1), START).unwrap().id;
     assert_eq!(grant(&table, 1, Kind::Read, START), Some(first), "the same one again");
     let other = Grant {
+        location: None,
         modified: None,
         handle: handle(1),
         kind: Kind::Write,

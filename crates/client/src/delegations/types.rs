@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::nfs4::ops::open::SpaceLimit;
-use protocol::nfs4::types::{Handle, Stateid};
+use protocol::nfs4::types::{Component, Handle, Stateid};
 use serde::{Deserialize, Serialize};
 
 use crate::attributes::Timestamp;
@@ -51,10 +51,15 @@ pub struct DelegationCounts {
     pub local_opens: u64,
 }
 
+/// A directory and a name in it.
+pub(crate) type Location = (Handle, Component);
+
 /// A delegation in the reply to an OPEN.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) handle: Handle,
+    /// The file's directory and name, where opens need them: in version 4.0.
+    pub(crate) location: Option<Location>,
     pub(crate) kind: Kind,
     pub(crate) stateid: Stateid,
     /// The user and the mode of the OPEN.

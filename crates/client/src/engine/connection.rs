@@ -45,6 +45,12 @@ pub enum Action {
         /// The connection.
         connection: ConnectionId,
     },
+    /// Accept connections of the server, and report the address by [`Engine::handle_listening`](super::Engine::handle_listening). A
+    /// later action may find that this is done already.
+    Listen {
+        /// The port; `None`: any.
+        port: Option<u16>,
+    },
 }
 
 /// The reason for a failed connection, as text.

@@ -26,12 +26,15 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rpc::message::{MessageType, peek};
 
+mod accepted;
 mod connection;
 mod error;
 mod round_trips;
 mod timer;
 mod traffic;
 
+use accepted::Accepting;
+pub use accepted::{ACCEPTED_CALLS_MAX, ACCEPTED_MAX, AcceptedId, CallbackPath};
 pub use connection::{Action, ConnectError, ConnectionId, RetryPolicy};
 use connection::{Connection, Link};
 pub use error::CallError;
@@ -84,8 +87,9 @@ struct State {
     actions: VecDeque<Action>,
     action_waker: Option<Waker>,
     /// Calls of the server, with their connections.
-    callbacks: VecDeque<(ConnectionId, Bytes)>,
+    callbacks: VecDeque<(CallbackPath, Bytes)>,
     callback_waker: Option<Waker>,
+    accepting: Accepting,
     /// Wakers of sleeping tasks by time and a number.
     sleepers: BTreeMap<(Duration, u64), Waker>,
     next_sleeper: u64,
@@ -253,6 +257,7 @@ impl Engine {
         }
         wake(&mut state.action_waker);
         wake(&mut state.callback_waker);
+        state.accepting.end();
     }
 
     /// Sends a record that is not a call, for instance the reply to a callback, if the connection is up.
@@ -271,7 +276,7 @@ impl Engine {
     }
 
     /// Returns the next call of the server (a callback) and its connection; `None` after the end.
-    pub fn poll_callback(&self, context: &mut Context<'_>) -> Poll<Option<(ConnectionId, Bytes)>> {
+    pub fn poll_callback(&self, context: &mut Context<'_>) -> Poll<Option<(CallbackPath, Bytes)>> {
         let mut state = self.state.lock();
         match state.callbacks.pop_front() {
             Some(callback) => Poll::Ready(Some(callback)),
@@ -457,7 +462,7 @@ impl Engine {
                 true
             }
             Ok((_, MessageType::CALL)) if state.callbacks.len() < CALLBACKS_MAX => {
-                state.callbacks.push_back((id, record));
+                state.callbacks.push_back((CallbackPath::Own(id), record));
                 wake(&mut state.callback_waker);
                 true
             }

@@ -347,3 +347,5 @@ fn traffic_counts_requests_once_and_bytes_each_time() {
     };
     assert_eq!(test.engine.traffic(), BTreeMap::from([(label, expected)]));
 }
+
+mod accepted;

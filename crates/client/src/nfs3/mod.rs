@@ -101,11 +101,8 @@ impl Nfs3 {
     pub(crate) async fn run(&self) {
         let calls = async {
             // Servers call at a port of its own; here for the sake of those that use the client's connection.
-            while let Some((connection, record)) = poll_fn(|context| self.engine.poll_callback(context)).await
-            {
-                if let Some(reply) = self.nlm.answer(record) {
-                    self.engine.send_reply(connection, vec![reply]);
-                }
+            while let Some((path, record)) = poll_fn(|context| self.engine.poll_callback(context)).await {
+                self.engine.answer(path, self.nlm.answer(record), false);
             }
         };
         select(pin!(calls), pin!(self.nlm.run())).await;

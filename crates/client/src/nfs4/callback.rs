@@ -7,6 +7,7 @@ use protocol::nfs4::callback::{
     CbCompoundArgs, CbCompoundResult, CbOp, CbOpResult, PROC_COMPOUND, PROC_NULL, VERSION,
 };
 use protocol::nfs4::types::{HasStatus, SessionId, Status};
+use rpc::auth::AuthStatus;
 use rpc::message::{AcceptStatus, CallError, CallHeader, ReplyHeader, VersionRange, encode_success};
 use xdr::{Decode, Encode, List, Reader, Writer};
 
@@ -43,35 +44,7 @@ impl CallbackSlots {
 
     /// Answers a callback. Returns the record of the reply; `None` for a record to which no reply is possible.
     pub(crate) fn answer(&self, record: Bytes, handler: &dyn CallbackHandler) -> Option<Bytes> {
-        let mut reader = Reader::new(record);
-        let header = match CallHeader::parse(&mut reader) {
-            Ok(header) => header,
-            Err(CallError::Refused(reply)) => return Some(xdr::to_bytes(&reply)),
-            Err(CallError::Unanswerable(_)) => return None,
-        };
-        let refused = |status| Some(xdr::to_bytes(&ReplyHeader::accepted(header.xid, status)));
-        if header.program != CALLBACK_PROGRAM {
-            return refused(AcceptStatus::ProgramUnavailable);
-        }
-        if header.version != VERSION {
-            return refused(AcceptStatus::ProgramMismatch(VersionRange { low: VERSION, high: VERSION }));
-        }
-        let mut reply = Writer::new();
-        encode_success(&mut reply, header.xid);
-        match header.procedure {
-            PROC_NULL => {}
-            PROC_COMPOUND => {
-                let Ok(compound) = CbCompoundArgs::decode(&mut reader).and_then(|args| {
-                    reader.finish()?;
-                    Ok(args)
-                }) else {
-                    return refused(AcceptStatus::GarbageArguments);
-                };
-                self.compound(&compound, handler).encode(&mut reply);
-            }
-            _ => return refused(AcceptStatus::ProcedureUnavailable),
-        }
-        Some(reply.into_bytes())
+        answer(record, |compound| Ok(self.compound(compound, handler)))
     }
 
     fn compound(&self, compound: &CbCompoundArgs, handler: &dyn CallbackHandler) -> CbCompoundResult {
@@ -137,7 +110,51 @@ impl CallbackSlots {
     }
 }
 
-fn outcome(compound: &CbCompoundArgs, status: Status, results: Vec<CbOpResult>) -> CbCompoundResult {
+/// Answers a call of the callback program; `compound` executes CB_COMPOUND, or refuses its caller.
+pub(super) fn answer(
+    record: Bytes,
+    compound: impl FnOnce(&CbCompoundArgs) -> Result<CbCompoundResult, AuthStatus>,
+) -> Option<Bytes> {
+    let mut reader = Reader::new(record);
+    let header = match CallHeader::parse(&mut reader) {
+        Ok(header) => header,
+        Err(CallError::Refused(reply)) => return Some(xdr::to_bytes(&reply)),
+        Err(CallError::Unanswerable(_)) => return None,
+    };
+    let refused = |status| Some(xdr::to_bytes(&ReplyHeader::accepted(header.xid, status)));
+    if header.program != CALLBACK_PROGRAM {
+        return refused(AcceptStatus::ProgramUnavailable);
+    }
+    if header.version != VERSION {
+        return refused(AcceptStatus::ProgramMismatch(VersionRange { low: VERSION, high: VERSION }));
+    }
+    let mut reply = Writer::new();
+    encode_success(&mut reply, header.xid);
+    match header.procedure {
+        PROC_NULL => {}
+        PROC_COMPOUND => {
+            let Ok(args) = CbCompoundArgs::decode(&mut reader).and_then(|args| {
+                reader.finish()?;
+                Ok(args)
+            }) else {
+                return refused(AcceptStatus::GarbageArguments);
+            };
+            match compound(&args) {
+                Ok(result) => result.encode(&mut reply),
+                Err(status) => return Some(xdr::to_bytes(&ReplyHeader::auth_error(header.xid, status))),
+            }
+        }
+        _ => return refused(AcceptStatus::ProcedureUnavailable),
+    }
+    Some(reply.into_bytes())
+}
+
+/// Returns the result of a compound.
+pub(super) fn outcome(
+    compound: &CbCompoundArgs,
+    status: Status,
+    results: Vec<CbOpResult>,
+) -> CbCompoundResult {
     CbCompoundResult {
         status,
         tag: compound.tag.clone(),

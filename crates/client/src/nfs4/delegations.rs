@@ -1,6 +1,6 @@
-//! Delegations of files at the server: local opens, and the requests that end a delegation (RFC 8881 §10.4, §18.6).
+//! Delegations of files at the server: local opens, and the requests that end a delegation (RFC 8881 §10.4, §18.6; RFC 7530 §10.4).
 //!
-//! Version 4.0 has none: this client accepts no connections for callbacks ([`super::v40`]).
+//! In 4.0 a file is opened by its name only, also under its delegation: the name is kept with that.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -17,23 +17,23 @@ use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::delegation::DelegReturnArgs;
 use protocol::nfs4::ops::lock::LockOutcome;
 use protocol::nfs4::ops::open::{
-    DelegationWant, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
+    ClaimDelegateCur, DelegationWant, OpenClaim, OpenHow, OpenOk, OpenResultFlags,
 };
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
-use protocol::nfs4::types::{Handle, Stateid, Status, Time};
+use protocol::nfs4::types::{Component, Handle, Stateid, Status, Time};
 
 use super::Nfs4;
 use super::getattr::{get_attributes, get_change, take_attributes, take_change};
 use super::locking::Locking;
-use super::open_args::Wanted;
+use super::open_args::{Wanted, granted};
 use super::ops::lock_type;
 use super::owned::Opening;
 use super::statuses::{Recovery, recovery};
 use super::wire::{Results, put};
 use crate::attributes::{Before, Changed, Timestamp};
 use crate::config::Caller;
-use crate::delegations::{Closing, EndedTimes, Grant, Granted, Held, Kind, Verdict};
+use crate::delegations::{Closing, EndedTimes, Grant, Granted, Held, Kind, Location, Verdict};
 use crate::error::OpError;
 use crate::locks::{HeldRange, LocalLock, LockConflict, LockKind, LockOwner, LockRange, LockerUse};
 use crate::opens::{NewOpen, OpenFile, OpenMode};
@@ -49,27 +49,6 @@ const RETURN_OPERATIONS: usize = 6;
 const RETURNS_MAX: usize = 64;
 /// The pause before a task that waits for a return looks whether the client was closed; closing ends it.
 const ENDED_PAUSE: Duration = Duration::from_secs(60);
-
-/// Returns the delegation in the reply to an OPEN.
-pub(super) fn granted(delegation: &OpenDelegation) -> Option<Granted> {
-    match delegation {
-        OpenDelegation::None | OpenDelegation::NoneExt(_) => None,
-        OpenDelegation::Read(read) | OpenDelegation::ReadAttributes(read) => Some(Granted {
-            kind: Kind::Read,
-            stateid: read.stateid,
-            is_recalled: read.recall,
-            limit: None,
-            keeps_times: false,
-        }),
-        OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) => Some(Granted {
-            kind: Kind::Write,
-            stateid: write.stateid,
-            is_recalled: write.recall,
-            limit: Some(write.space_limit),
-            keeps_times: matches!(delegation, OpenDelegation::WriteAttributes(_)),
-        }),
-    }
-}
 
 /// SETATTR of the time of the last change that a program has made under a delegation (RFC 9754 §5).
 fn set_modified(times: &EndedTimes) -> Op {
@@ -106,7 +85,9 @@ impl Nfs4 {
     }
 
     fn uses_delegations(&self) -> bool {
-        self.config.caches.delegations && self.has_sessions() && self.delegations.has_cache()
+        // In 4.0 the server can recall them only at a port of this machine.
+        let can_recall = self.has_sessions() || self.engine.is_listening();
+        self.config.caches.delegations && can_recall && self.delegations.has_cache()
     }
 
     /// Takes the delegation from the reply to an OPEN. Returns its number. One that this client cannot use is returned at once.
@@ -114,6 +95,7 @@ impl Nfs4 {
         &self,
         caller: &Caller,
         object: &Object,
+        location: Option<&Location>,
         mode: OpenMode,
         opened: &OpenOk,
     ) -> Option<u64> {
@@ -128,8 +110,19 @@ impl Nfs4 {
             let (caller, change) = (caller.clone(), object.attributes.change);
             let modified =
                 keeps_times.then_some(object.attributes.mtime).filter(|mtime| !self.is_far_ahead(*mtime));
-            let grant =
-                Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change, modified };
+            let location = location.filter(|_| !self.has_sessions()).cloned();
+            let grant = Grant {
+                handle,
+                location,
+                kind,
+                stateid,
+                caller,
+                mode,
+                preserves_unlinked,
+                limit,
+                change,
+                modified,
+            };
             let id = self.delegations.granted(grant, self.engine.now());
             if is_recalled {
                 self.delegations.recall(&handle, &stateid);
@@ -165,9 +158,13 @@ impl Nfs4 {
         mode: OpenMode,
     ) -> Option<OpenState> {
         self.delegation(&handle)?;
+        let location = self.delegations.location(&handle);
+        if location.is_none() && !self.has_sessions() {
+            return None;
+        }
         let new = |stateid| {
             let owner = self.opens.take_owner();
-            self.opens.add(owner, caller, NewOpen { handle, location: None, mode, stateid, is_local: true })
+            self.opens.add(owner, caller, NewOpen { handle, location, mode, stateid, is_local: true })
         };
         let opened = self.delegations.open(&handle, caller, mode, self.engine.now(), new)?;
         Some(OpenState { file: Some(opened.file), preserves_unlinked: opened.preserves_unlinked })
@@ -205,12 +202,23 @@ impl Nfs4 {
                 return Ok(());
             }
             let held = self.delegations.stateid(&file.handle);
-            let claim = held.map_or(OpenClaim::Fh, OpenClaim::DelegateCurFh);
-            let (at, mode, how) = (file.handle, file.mode, OpenHow::NoCreate);
-            let opening = Opening { at, mode, how, claim, want: Wanted::NONE };
+            let Some(opening) = self.opening_known(file, held) else {
+                return Err(self.lose_open(file, Status::STALE));
+            };
             match self.open_in(&session, &file.caller, &mut owner, &opening).await {
+                Ok(Ok((opened, object))) if object.handle != file.handle => {
+                    // The name is another file's now.
+                    let stateid = opened.stateid;
+                    let _ = self.close_unwanted(&session, file, &mut owner, stateid, object.handle).await;
+                    return Err(self.lose_open(file, Status::STALE));
+                }
                 Ok(Ok((opened, _))) => {
                     file.reclaimed(opened.stateid);
+                    let new = granted(&opened.delegation).map(|granted| granted.stateid);
+                    if let Some(new) = new.filter(|new| held.is_none_or(|held| held.other != new.other)) {
+                        // The server recalls it if this does not arrive.
+                        let _ = self.return_unwanted(&session, file, new).await;
+                    }
                     return Ok(());
                 }
                 Ok(Err(error)) => {
@@ -227,6 +235,39 @@ impl Nfs4 {
                 }
                 Err(error) => attempts.handle(error)?,
             }
+        }
+    }
+
+    /// Returns the OPEN that makes the server know a local open, under the delegation with this stateid or, if that is lost, without.
+    /// `None` if the file has no name, which 4.0 needs.
+    fn opening_known(&self, file: &OpenFile, held: Option<Stateid>) -> Option<Opening> {
+        let (at, claim) = if self.has_sessions() {
+            (file.handle, held.map_or(OpenClaim::Fh, OpenClaim::DelegateCurFh))
+        } else {
+            let (directory, name) = file.location()?;
+            let claim = match held {
+                Some(stateid) => {
+                    OpenClaim::DelegateCur(ClaimDelegateCur { delegate_stateid: stateid, file: name })
+                }
+                None => OpenClaim::Null(name),
+            };
+            (directory, claim)
+        };
+        Some(Opening { at, mode: file.mode, how: OpenHow::NoCreate, claim, want: Wanted::NONE })
+    }
+
+    /// Notes that an open is lost, with the locks through it. Returns the error of its user.
+    fn lose_open(&self, file: &OpenFile, status: Status) -> OpError {
+        self.locks.lose_of_open(file);
+        file.lose(status);
+        OpError::Status(status)
+    }
+
+    /// Notes that a name was changed.
+    pub(super) fn note_renamed(&self, from: (&Handle, &Component), to: (&Handle, &Component)) {
+        self.opens.renamed(from, to);
+        if !self.has_sessions() {
+            self.delegations.renamed(from, to);
         }
     }
 }
@@ -540,8 +581,11 @@ impl Nfs4 {
         poll_fn(|context| self.delegations.poll_may_write(handle, context)).await
     }
 
-    /// Lets the server forget a stateid that it has revoked (§18.38).
+    /// Lets the server forget a stateid that it has revoked (§18.38), which 4.0 does not have.
     async fn free(&self, caller: &Caller, stateid: Stateid) {
+        if !self.has_sessions() {
+            return;
+        }
         // Whether the server knew the stateid does not matter.
         let _ = self.change(caller, &[Op::FreeStateid(FreeStateidArgs { stateid })]).await;
     }

@@ -3,7 +3,7 @@
 use protocol::nfs4::attributes::{Attributes as WireAttributes, FileAttributes, number};
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::getattr::GetAttrArgs;
-use protocol::nfs4::types::Bitmap;
+use protocol::nfs4::types::{Bitmap, Handle};
 
 use super::convert::{WANTED, attributes};
 use super::wire::{Results, take};
@@ -36,11 +36,17 @@ pub(super) fn take_attributes(results: &mut Results) -> Result<Attributes, OpErr
     attributes(&wire)
 }
 
-/// Takes the results of GETFH and [`get_attributes`].
-pub(super) fn take_object(results: &mut Results) -> Result<Object, OpError> {
+/// Takes the result of GETFH.
+pub(super) fn take_handle(results: &mut Results) -> Result<Handle, OpError> {
     let handle = take!(results, GetFh)?;
     if handle.is_empty() {
         return Err(OpError::BadReply("an empty file handle"));
     }
+    Ok(handle)
+}
+
+/// Takes the results of GETFH and [`get_attributes`].
+pub(super) fn take_object(results: &mut Results) -> Result<Object, OpError> {
+    let handle = take_handle(results)?;
     Ok(Object { handle, attributes: take_attributes(results)? })
 }

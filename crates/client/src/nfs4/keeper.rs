@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::types::{Handle, SessionId, Status};
 
 use super::callback::{CallbackHandler, CallbackSlots};
+use super::callback_v40::{Answer, answer_v40, callback_ident};
 use super::compound_size::CompoundSize;
 use super::establish::{Registration, SESSION_FLAGS, Setup};
 use super::lock_owner::number_of;
@@ -57,6 +58,8 @@ pub(crate) struct Nfs4 {
     is_taking_over: AtomicBool,
     /// Whether the server lets the holder of a delegation keep the file's times (RFC 9754 §5).
     delegates_times: AtomicBool,
+    /// RENEWs in a row whose reply was CB_PATH_DOWN.
+    pub(super) renewals_uncalled: AtomicU32,
     pub(super) locks: Arc<Locks>,
     pub(crate) delegations: Delegations,
     pub(super) directory_watches: DirectoryWatches,
@@ -127,6 +130,7 @@ impl Nfs4 {
             lease,
             delegates_times: AtomicBool::new(false),
             is_taking_over: AtomicBool::new(is_taking_over),
+            renewals_uncalled: AtomicU32::new(0),
             opens: OpenFiles::new(minor_version == 0),
             locks: Locks::new(minor_version == 0),
             delegations: Delegations::default(),
@@ -260,7 +264,14 @@ impl Nfs4 {
     }
 
     async fn answer_callbacks(&self) {
-        while let Some((connection, record)) = poll_fn(|context| self.engine.poll_callback(context)).await {
+        while let Some((path, record)) = poll_fn(|context| self.engine.poll_callback(context)).await {
+            if self.minor_version == 0 {
+                let ident = callback_ident(&self.config);
+                let Answer { reply, is_proven } =
+                    answer_v40(record, ident, &Callbacks { session: None, nfs4: self });
+                self.engine.answer(path, reply, is_proven);
+                continue;
+            }
             let session = match &self.current.lock().state {
                 SessionState::Ready(session) | SessionState::Replacing(Some(session)) => {
                     Some(Arc::clone(session))
@@ -268,13 +279,14 @@ impl Nfs4 {
                 SessionState::Replacing(None) | SessionState::Failed(_) => None,
             };
             let answer = match &session {
-                Some(session) => session.callbacks.answer(record, &Callbacks { session, nfs4: self }),
+                Some(session) => {
+                    let handler = Callbacks { session: Some(session), nfs4: self };
+                    session.callbacks.answer(record, &handler)
+                }
                 // Without a session its callbacks get BADSESSION.
                 None => CallbackSlots::new(SessionId::default()).answer(record, &NoSession),
             };
-            if let Some(reply) = answer {
-                self.engine.send_reply(connection, vec![reply]);
-            }
+            self.engine.answer(path, answer, true);
         }
     }
 
@@ -311,8 +323,12 @@ impl Nfs4 {
         if self.minor_version > 0 {
             // Its SEQUENCE is the renewal.
             let _ = session.compound(self.config.machine.credential(), &[], false).await;
-        } else if self.setup().renew(session).await.is_err() && session.lost().is_none() {
-            self.engine.sleep(RETRY_PAUSE).await;
+            return;
+        }
+        match self.setup().renew(session).await {
+            Ok(can_recall) => self.handle_renewed(session, can_recall).await,
+            Err(_) if session.lost().is_none() => self.engine.sleep(RETRY_PAUSE).await,
+            Err(_) => {}
         }
     }
 
@@ -573,7 +589,8 @@ impl Attempts<'_> {
 
 /// Executes callbacks.
 struct Callbacks<'a> {
-    session: &'a Session,
+    /// The session of the callback; 4.0 has none.
+    session: Option<&'a Session>,
     nfs4: &'a Nfs4,
 }
 
@@ -581,7 +598,7 @@ impl CallbackHandler for Callbacks<'_> {
     fn execute(&self, op: &CbOp) -> CbOpResult {
         match op {
             CbOp::RecallSlot(args) => {
-                self.session.set_target(args.target_highest_slot_id);
+                self.session.iter().for_each(|session| session.set_target(args.target_highest_slot_id));
                 CbOpResult::RecallSlot(Ok(()).into())
             }
             CbOp::RecallAny(args) => {

@@ -3,6 +3,8 @@
 
 mod batch;
 mod callback;
+mod callback_path;
+mod callback_v40;
 mod compound_size;
 mod convert;
 mod delegations;

@@ -1,10 +1,10 @@
-//! Parts of the arguments of OPEN.
+//! Parts of the arguments and of the result of OPEN.
 
-use protocol::nfs4::ops::open::{DelegationType, DelegationWant, ShareAccess};
+use protocol::nfs4::ops::open::{DelegationType, DelegationWant, OpenDelegation, ShareAccess};
 use protocol::nfs4::types::StateOwner;
 use xdr::Opaque;
 
-use crate::delegations::Kind;
+use crate::delegations::{Granted, Kind};
 use crate::opens::OpenMode;
 
 /// The delegation that an OPEN asks for.
@@ -43,5 +43,26 @@ pub(super) fn delegation_type(kind: Kind) -> DelegationType {
     match kind {
         Kind::Read => DelegationType::READ,
         Kind::Write => DelegationType::WRITE,
+    }
+}
+
+/// Returns the delegation in the reply to an OPEN.
+pub(super) fn granted(delegation: &OpenDelegation) -> Option<Granted> {
+    match delegation {
+        OpenDelegation::None | OpenDelegation::NoneExt(_) => None,
+        OpenDelegation::Read(read) | OpenDelegation::ReadAttributes(read) => Some(Granted {
+            kind: Kind::Read,
+            stateid: read.stateid,
+            is_recalled: read.recall,
+            limit: None,
+            keeps_times: false,
+        }),
+        OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) => Some(Granted {
+            kind: Kind::Write,
+            stateid: write.stateid,
+            is_recalled: write.recall,
+            limit: Some(write.space_limit),
+            keeps_times: matches!(delegation, OpenDelegation::WriteAttributes(_)),
+        }),
     }
 }

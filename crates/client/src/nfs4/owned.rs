@@ -11,10 +11,11 @@ use protocol::nfs4::ops::open_state::OpenConfirmArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use super::Nfs4;
-use super::getattr::{get_attributes, take_object};
+use super::getattr::{get_attributes, take_attributes, take_handle};
 use super::open_args::{Wanted, open_owner, share_access};
 use super::session::{DELAY_FIRST, DELAY_MAX, GRACE_PAUSE, Session, Unexecuted};
 use super::wire::{Results, put, take};
+use crate::attributes::Attributes;
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::opens::OpenMode;
@@ -131,6 +132,8 @@ impl Nfs4 {
                     owners_left -= 1;
                     self.opens.replace_owner(owner);
                 }
+                // Perhaps only the delegation has ended.
+                Status::EXPIRED if matches!(opening.claim, OpenClaim::DelegateCur(_)) => break results,
                 // The server has restarted, or the lease has ended (RFC 7530 §9.6.2, §9.6.3).
                 Status::STALE_CLIENTID | Status::EXPIRED if session.minor_version == 0 => {
                     session.lose(status);
@@ -139,8 +142,17 @@ impl Nfs4 {
                 _ => break results,
             }
         };
-        let (mut opened, object) = match opened(results) {
+        let (mut opened, handle, attributes) = match opened(results) {
             Ok(opened) => opened,
+            Err(error) => return Ok(Err(error)),
+        };
+        let attributes = match attributes {
+            Ok(attributes) => Ok(attributes),
+            Err(OpError::Status(Status::DELAY)) => self.attributes_of_opened(session, caller, handle).await?,
+            failed => failed,
+        };
+        let object = match attributes {
+            Ok(attributes) => Object { handle, attributes },
             Err(error) => return Ok(Err(error)),
         };
         if session.minor_version == 0 && opened.flags.contains(OpenResultFlags::CONFIRM) {
@@ -150,6 +162,28 @@ impl Nfs4 {
             }
         }
         Ok(Ok((opened, object)))
+    }
+
+    /// Returns the attributes of a file after its OPEN, where GETATTR in the same compound has returned DELAY: a server of 4.0 does not
+    /// see that the caller has the delegation that it has just granted, and sends CB_GETATTR (RFC 7530 §10.4.3).
+    async fn attributes_of_opened(
+        &self,
+        session: &Arc<Session>,
+        caller: &Caller,
+        handle: Handle,
+    ) -> Result<Result<Attributes, OpError>, Unexecuted> {
+        let (mut pause, end) = (DELAY_FIRST, self.retry_deadline());
+        let ops = [put(handle), get_attributes()];
+        loop {
+            let mut results = session.compound(caller.credential(), &ops, false).await?;
+            match results.skip().and_then(|()| take_attributes(&mut results)) {
+                Err(OpError::Status(Status::DELAY)) if self.engine.now() < end => {
+                    self.engine.sleep(pause).await;
+                    pause = (pause * 2).min(DELAY_MAX);
+                }
+                taken => return Ok(taken),
+            }
+        }
     }
 
     /// OPEN_CONFIRM (RFC 7530 §16.18), which the first OPEN of an owner needs.
@@ -184,8 +218,10 @@ fn open_ops(session: &Session, owner: u32, seqid: u32, opening: &Opening) -> Vec
     vec![put(opening.at), open, Op::GetFh, get_attributes()]
 }
 
-fn opened(mut results: Results) -> Result<(OpenOk, Object), OpError> {
+/// Takes the results of [`open_ops`].
+fn opened(mut results: Results) -> Result<(OpenOk, Handle, Result<Attributes, OpError>), OpError> {
     results.skip()?;
     let opened = take!(results, Open)?;
-    Ok((opened, take_object(&mut results)?))
+    let handle = take_handle(&mut results)?;
+    Ok((opened, handle, take_attributes(&mut results)))
 }

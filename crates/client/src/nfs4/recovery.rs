@@ -10,9 +10,8 @@ use protocol::nfs4::ops::stateid::FreeStateidArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use super::Nfs4;
-use super::delegations::granted;
 use super::keeper::Reopening;
-use super::open_args::Wanted;
+use super::open_args::{Wanted, granted};
 use super::owned::Opening;
 use super::session::{Session, Unexecuted};
 use super::wire::{Results, put};
@@ -72,7 +71,7 @@ impl Nfs4 {
     }
 
     /// Returns a delegation that was not asked for. The server's answer does not matter.
-    async fn return_unwanted(
+    pub(super) async fn return_unwanted(
         &self,
         session: &Arc<Session>,
         file: &OpenFile,
@@ -83,7 +82,7 @@ impl Nfs4 {
     }
 
     /// Closes a file that was opened by mistake. The server's answer does not matter.
-    async fn close_unwanted(
+    pub(super) async fn close_unwanted(
         &self,
         session: &Arc<Session>,
         file: &OpenFile,

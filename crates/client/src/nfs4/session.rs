@@ -372,9 +372,15 @@ impl Session {
         lease.shows_revoked &= !has_found;
     }
 
-    /// Notes that a RENEW that was sent at `sent_at` was executed.
-    pub(crate) fn renewed(&self, sent_at: Duration) {
-        self.table.lock().lease.renew(sent_at, self.engine.now(), SequenceStatus::empty());
+    /// Notes that a RENEW that was sent at `sent_at` was executed. State may have been revoked if the lease was over, or if
+    /// the server cannot recall delegations; 4.0 does not tell.
+    pub(crate) fn renewed(&self, sent_at: Duration, can_recall: bool) {
+        let now = self.engine.now();
+        let lease = &mut self.table.lock().lease;
+        if !can_recall || now >= lease.renewed_at + lease.duration {
+            lease.flagged_at = Some(now);
+        }
+        lease.renewed_at = lease.renewed_at.max(sent_at);
     }
 
     /// Forgets the flags of SEQUENCE that have come so far.

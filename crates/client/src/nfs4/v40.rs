@@ -1,5 +1,6 @@
 //! Client IDs of version 4.0, which has no sessions: SETCLIENTID creates one, RENEW renews its lease (RFC 7530 §9.1.1, §9.5).
 
+use core::net::SocketAddr;
 use std::sync::Arc;
 
 use protocol::nfs4::compound::{Op, OpResult};
@@ -7,13 +8,18 @@ use protocol::nfs4::ops::session::CreateSessionFlags;
 use protocol::nfs4::ops::setclientid::{
     CallbackClient, RenewArgs, SetClientIdArgs, SetClientIdConfirmArgs, SetClientIdOk, SetClientIdResult,
 };
-use protocol::nfs4::types::{ClientOwner, NetAddress, SessionId, Status, Utf8};
+use protocol::nfs4::types::{ClientId, ClientOwner, NetAddress, SessionId, Status, Utf8};
+use protocol::nfs4::{PROC_NULL, PROGRAM, VERSION};
+use rpc::address::{NetId, UniversalAddress};
+use rpc::message::{CallHeader, encode_call, parse_reply};
+use xdr::Writer;
 
 use super::callback::CALLBACK_PROGRAM;
+use super::callback_v40::callback_ident;
 use super::establish::{OVERHEAD, Registration, Setup, owner_id};
 use super::sequencer::Sequencer;
 use super::session::{Limits, NewSession, Session};
-use crate::config::{Config, SLOTS_MAX};
+use crate::config::{CallbackAddress, Config, SLOTS_MAX};
 use crate::engine::ConnectionId;
 use crate::error::OpError;
 
@@ -27,6 +33,8 @@ const OPERATIONS_MAX: u32 = 50;
 pub(super) enum Renewal {
     /// It is renewed.
     Renewed,
+    /// It is renewed. The server cannot recall delegations.
+    NoCallbacks,
     /// It has expired, with all state.
     Lost,
     /// Unknown.
@@ -36,8 +44,7 @@ pub(super) enum Renewal {
 /// Each status of RENEW that tells the state of the lease (RFC 7530 §16.28).
 pub(super) const RENEWALS: &[(Status, Renewal)] = &[
     (Status::OK, Renewal::Renewed),
-    // The lease is renewed; delegations, of which this client has none, could not be recalled.
-    (Status::CB_PATH_DOWN, Renewal::Renewed),
+    (Status::CB_PATH_DOWN, Renewal::NoCallbacks),
     // §13.5: the lease is renewed for file systems that have not moved. Operations on moved ones get MOVED.
     (Status::LEASE_MOVED, Renewal::Renewed),
     (Status::STALE_CLIENTID, Renewal::Lost),
@@ -70,13 +77,56 @@ impl Setup<'_> {
     }
 
     async fn ask_client_id(&self) -> Result<SetClientIdOk, OpError> {
-        // This client accepts no connections for callbacks: the address is none, as clients behind firewalls send it. Servers
-        // then grant no delegations (RFC 7530 §10.4).
-        let ask = set_client_id(self.config, Utf8::from_static(b"0.0.0.0.0.0"), 0)?;
+        let location = self.callback_location().await?.unwrap_or_else(|| NetAddress {
+            // No address, as clients behind firewalls send it. Servers then grant no delegations (RFC 7530 §10.4).
+            netid: Utf8::from_static(b"tcp"),
+            address: Utf8::from_static(b"0.0.0.0.0.0"),
+        });
+        let ask = set_client_id(self.config, location, callback_ident(self.config))?;
         self.call(ask).await?.next(|result| match result {
             OpResult::SetClientId(SetClientIdResult::Ok(ok)) => Some(ok),
             _ => None,
         })
+    }
+
+    /// Returns where the server can call this client; `None` if it needs not, because delegations are not used, or cannot.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    async fn callback_location(&self) -> Result<Option<NetAddress>, OpError> {
+        let CallbackAddress { address, port } = self.config.callbacks;
+        // nfs(5) on `clientaddr=0.0.0.0`: it tells the server "that this NFS client does not want delegations".
+        if !self.config.caches.delegations || address.is_some_and(|address| address.is_unspecified()) {
+            return Ok(None);
+        }
+        // The connection tells this machine's address.
+        let null = |xid| {
+            let mut call = Writer::new();
+            let credential = self.config.machine.credential().clone();
+            let header = CallHeader { credential, ..CallHeader::new(xid, PROGRAM, VERSION, PROC_NULL) };
+            encode_call(&mut call, &header, &());
+            vec![call.into_bytes()]
+        };
+        parse_reply::<()>(self.engine.call(self.connection, null).await?)?;
+        let Some(local) = self.engine.listen(port).await else { return Ok(None) };
+        let announced = SocketAddr::new(address.unwrap_or(local.ip()).to_canonical(), local.port());
+        let text = UniversalAddress(announced).to_string();
+        Ok(Some(NetAddress {
+            netid: Utf8::from_static(NetId::tcp(&announced).as_str().as_bytes()),
+            address: Utf8::new(text.into_bytes()).unwrap_or_default(),
+        }))
+    }
+
+    /// Announces the callback address again: the server keeps the client ID and its state (RFC 7530 §16.33.5), and connects anew.
+    ///
+    /// # Errors
+    /// STALE_CLIENTID if the server has given another client ID: it has forgotten the client.
+    pub(super) async fn announce_callbacks(&self, client_id: ClientId) -> Result<(), OpError> {
+        let registration = self.set_client_id().await?;
+        match registration.client_id == client_id {
+            true => Ok(()),
+            false => Err(OpError::Status(Status::STALE_CLIENTID)),
+        }
     }
 
     /// Begins the session of a client ID. This needs no request.
@@ -105,18 +155,19 @@ impl Setup<'_> {
         Session::new(Arc::clone(self.engine), connections.to_vec(), new)
     }
 
-    /// RENEW. The session is lost if the server no longer knows its client ID.
+    /// RENEW. The session is lost if the server no longer knows its client ID. Returns whether the server can recall delegations.
     ///
     /// # Errors
     /// [`Status::BADSESSION`] if the session is lost; why it is unknown whether the lease was renewed otherwise.
-    pub(super) async fn renew(&self, session: &Session) -> Result<(), OpError> {
+    pub(super) async fn renew(&self, session: &Session) -> Result<bool, OpError> {
         let renew = Op::Renew(RenewArgs { client_id: session.client_id });
         let sent_at = self.engine.now();
         let status = self.call(renew).await?.status();
         match renewal(status) {
-            Renewal::Renewed => {
-                session.renewed(sent_at);
-                Ok(())
+            renewed @ (Renewal::Renewed | Renewal::NoCallbacks) => {
+                let can_recall = renewed == Renewal::Renewed;
+                session.renewed(sent_at, can_recall);
+                Ok(can_recall)
             }
             Renewal::Lost => {
                 session.lose(status);
@@ -127,9 +178,12 @@ impl Setup<'_> {
     }
 }
 
-/// Returns SETCLIENTID of the client, which accepts callbacks at this universal address (RFC 5665 §5.2.3.3).
-pub(crate) fn set_client_id(config: &Config, address: Utf8, callback_ident: u32) -> Result<Op, OpError> {
-    let location = NetAddress { netid: Utf8::from_static(b"tcp"), address };
+/// Returns SETCLIENTID of the client, which accepts callbacks at this address.
+pub(crate) fn set_client_id(
+    config: &Config,
+    location: NetAddress,
+    callback_ident: u32,
+) -> Result<Op, OpError> {
     Ok(Op::SetClientId(SetClientIdArgs {
         client: ClientOwner { verifier: config.verifier, owner_id: owner_id(config)? },
         callback: CallbackClient { program: CALLBACK_PROGRAM, location },

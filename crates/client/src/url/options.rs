@@ -1,5 +1,7 @@
 //! The options of nfs(5) as a table.
 
+use core::net::IpAddr;
+
 use super::error::UrlError;
 use super::percent;
 use super::values::{
@@ -67,6 +69,10 @@ pub struct Options {
     pub local_lock: Option<LocalLock>,
     /// Whether delegations are used. `delegations`, `nodelegations`.
     pub delegations: Option<bool>,
+    /// This machine's address for callbacks of version 4.0. `clientaddr=`.
+    pub client_address: Option<IpAddr>,
+    /// The port for callbacks of version 4.0. `callback_port=`.
+    pub callback_port: Option<u16>,
 }
 
 /// Bounds of ports.
@@ -172,6 +178,7 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("nolock", Flag(|options| options.local_lock = Some(LocalLock::All))),
     ("delegations", Flag(|options| options.delegations = Some(true))),
     ("nodelegations", Flag(|options| options.delegations = Some(false))),
+    ("clientaddr", Takes(client_address)), ("callback_port", number!(callback_port, PORTS)),
     ("proto", Takes(|options, name, text| transport(&mut options.transport, name, text))),
     ("mountproto", Takes(|options, name, text| transport(&mut options.mount_transport, name, text))),
     ("tcp", Flag(|options| options.transport = Some(Transport::Tcp))),
@@ -235,10 +242,11 @@ impl Options {
     /// Returns the options that are set, each as `NAME` or `NAME=VALUE`.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
-        let numbers: [(&str, Option<u32>); 17] = [
+        let numbers: [(&str, Option<u32>); 18] = [
             ("port", self.port.map(u32::from)),
             ("mountport", self.mount_port.map(u32::from)),
             ("nlmport", self.nlm_port.map(u32::from)),
+            ("callback_port", self.callback_port.map(u32::from)),
             ("uid", self.uid),
             ("gid", self.gid),
             ("nconnect", self.connections),
@@ -278,7 +286,8 @@ impl Options {
         ];
         let values = values.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
         let numbers = numbers.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
-        values.chain(numbers).chain(flags.into_iter().flatten().map(String::from)).collect()
+        let address = self.client_address.map(|address| format!("clientaddr={address}"));
+        values.chain(numbers).chain(address).chain(flags.into_iter().flatten().map(String::from)).collect()
     }
 }
 
@@ -327,6 +336,13 @@ fn transport(option: &mut Option<Transport>, name: &str, text: &str) -> Result<(
         "rdma" => return Err(UrlError::new(format!("`{name}={text}`: {NO_RDMA}"))),
         text => Transport::parse(name, text)?,
     });
+    Ok(())
+}
+
+fn client_address(options: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
+    let address = text.parse();
+    let address = address.map_err(|_| UrlError::new(format!("`{name}={text}`: expected an IP address")))?;
+    options.client_address = Some(address);
     Ok(())
 }
 

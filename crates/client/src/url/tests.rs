@@ -1,6 +1,6 @@
 //! URLs and options: text to values and back.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::option::of;
 use proptest::prelude::*;
@@ -134,7 +134,7 @@ fn options_have_the_names_of_nfs_5() {
     let list = "vers=4,minorversion=1,proto=tcp,port=2049,hard,timeo=600,retrans=2,rsize=1048576,wsize=1048576,\
                 acregmin=3,acregmax=60,acdirmin=30,acdirmax=60,lookupcache=positive,nordirplus,noresvport,nolock,nocto,\
                 nconnect=16,max_connect=16,sec=sys,mountport=20048,nlmport=4045,mountproto=tcp,mountvers=3,nofsc,sharecache,intr,\
-                xprtsec=none,nodelegations,slots=64,v3_calls=256";
+                xprtsec=none,nodelegations,slots=64,v3_calls=256,clientaddr=192.0.2.7,callback_port=4046";
     let expected = Options {
         version: Some(Version::V4_1),
         port: Some(2049),
@@ -165,6 +165,8 @@ fn options_have_the_names_of_nfs_5() {
         reserved_port: Some(false),
         local_lock: Some(LocalLock::All),
         delegations: Some(false),
+        client_address: Some([192, 0, 2, 7].into()),
+        callback_port: Some(4046),
     };
     assert_eq!(options(list), expected);
 }
@@ -239,6 +241,8 @@ fn values_are_required_and_bounded() {
         ("mountvers", "only mountvers=1, 3 is"),
         ("rdirplus=some", "force, none"),
         ("lookupcache=some", "all, pos, none"),
+        ("clientaddr=host", "an IP address"),
+        ("callback_port=0", "1 to 65535"),
     ] {
         let error = refused_option(list);
         assert!(error.contains(message), "{list}: {error}");
@@ -256,7 +260,7 @@ fn any_host() -> impl Strategy<Value = Host> {
 }
 
 fn any_options() -> impl Strategy<Value = Options> {
-    let ports = (of(1_u16..), of(1_u16..), of(1_u16..));
+    let ports = (of(1_u16..), of(1_u16..), of(1_u16..), of(1_u16..), of(any::<IpAddr>()));
     let identity = (of(0..u32::MAX), of(0..u32::MAX));
     let requests = (of(1_u32..=1024), of(1_u32..=65_536));
     let sizes = (of(1_u32..=16), of(1_u32..=16), of(1024_u32..=16 << 20), of(1024_u32..=16 << 20));
@@ -305,6 +309,8 @@ fn any_options() -> impl Strategy<Value = Options> {
             transport: words.6,
             mount_transport: words.7,
             delegations: flags.3,
+            client_address: ports.4,
+            callback_port: ports.3,
         },
     )
 }

@@ -336,6 +336,7 @@ impl Link {
         let (connection, port) = match action {
             Action::Connect { connection, port } => (connection, Some(port)),
             Action::Disconnect { connection } => (connection, None),
+            Action::Listen { .. } => panic!("only version 4.0 listens"),
         };
         let accepted = port.filter(|port| self.listening.borrow().contains(port));
         {
@@ -446,6 +447,7 @@ pub(crate) fn config() -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
+        callbacks: Default::default(),
         caches: Caches::default(),
     }
 }

@@ -43,7 +43,7 @@ fn read(world: &World, file: &File) -> Vec<u8> {
 #[test]
 fn the_first_open_of_an_owner_is_confirmed_and_later_ones_are_not() {
     let world = World::new();
-    let (fs, peer) = world.mounted(Version::V40);
+    let (fs, peer) = world.mounted_undelegated(Version::V40);
     for name in [&b"one"[..], b"two", b"three"] {
         let file = open(&world, &fs, name);
         write(&world, &file, b"text");

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::config::{Caches, Caller, Config, Version};
-use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
+use client::engine::{AcceptedId, Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
 use client::fs::FileSystem;
 use client::url::{LocalLock, Transport};
 use futures_util::task::noop_waker_ref;
@@ -22,8 +22,8 @@ use protocol::nfs4::types::{OpNum, Stateid};
 use rpc::auth::{AuthSys, GroupList};
 use rpc::message::{CallHeader, MessageType, peek};
 use server::{
-    Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, HostAnswer, HostCall,
-    Now, Server, Settings, Squash, Versions, Work,
+    Connect, Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, HostAnswer,
+    HostCall, Now, Server, Settings, Squash, Versions, Work,
 };
 use vfs::{Backend, MemFs, MemOptions, Timestamp};
 use xdr::{Decode, Opaque, Reader, Writer};
@@ -94,6 +94,16 @@ pub(crate) struct Peer {
     client: RefCell<Option<Client>>,
     held: RefCell<Vec<(ConnectionId, Bytes)>>,
     drops_callbacks: Cell<bool>,
+    refuses_callbacks: Cell<bool>,
+    /// Connections that the server has made to the client.
+    accepted: RefCell<Vec<Accepted>>,
+}
+
+/// A connection that the server has made to a client of version 4.0.
+struct Accepted {
+    id: AcceptedId,
+    server: Arc<Connection>,
+    answers: Vec<Task<Option<Bytes>>>,
 }
 
 /// A connection that is up.
@@ -173,6 +183,8 @@ impl World {
             client: RefCell::default(),
             held: RefCell::default(),
             drops_callbacks: Cell::new(false),
+            refuses_callbacks: Cell::new(false),
+            accepted: RefCell::default(),
         });
         self.peers.borrow_mut().push(Rc::clone(&peer));
         let mut config = config(number, version);
@@ -299,6 +311,7 @@ impl World {
         for peer in &peers {
             has_done |= self.act(peer);
             has_done |= self.carry(peer);
+            has_done |= self.carry_back(peer);
         }
         has_done
     }
@@ -325,7 +338,8 @@ impl World {
                     let answer = self.call_host(&call);
                     server.handle_host_answer(&call, answer, self.time());
                 }
-                Work::Connect(_) | Work::Read(_) => {}
+                Work::Connect(connect) => self.connect_back(&server, connect),
+                Work::Read(_) => {}
             }
         }
         has_done
@@ -345,6 +359,58 @@ impl World {
         }
     }
 
+    /// Makes a connection for callbacks to a client of version 4.0.
+    fn connect_back(&self, server: &Server, connect: Connect) {
+        let peers = self.peers.borrow();
+        let address = connect.address();
+        let peer = peers.iter().find(|peer| peer.callback_address() == address);
+        let Some(peer) = peer.filter(|peer| !peer.is_cut.get() && !peer.refuses_callbacks.get()) else {
+            return server.handle_connect_failed(connect);
+        };
+        let Some(id) = peer.engine.handle_accepted() else {
+            return server.handle_connect_failed(connect);
+        };
+        let number = self.connections.get() + 1;
+        self.connections.set(number);
+        let local = SocketAddr::from(([10, 0, 1, 1], 700));
+        let server_id = server::ConnectionId(number);
+        let made = Arc::new(Connection::new(server_id, address, local, server::Transport::Tcp, false));
+        server.handle_connected(connect, &made);
+        peer.accepted.borrow_mut().push(Accepted { id, server: made, answers: Vec::new() });
+    }
+
+    /// Carries callbacks of version 4.0 and their replies.
+    fn carry_back(&self, peer: &Peer) -> bool {
+        let (mut context, mut has_done) = (Context::from_waker(noop_waker_ref()), false);
+        let mut accepted = std::mem::take(&mut *peer.accepted.borrow_mut());
+        accepted.retain_mut(|path| {
+            let mut is_open = true;
+            while let Poll::Ready(call) = path.server.outbox.poll_record(&context) {
+                has_done = true;
+                is_open &= peer.drops_callbacks.get() || peer.engine.handle_accepted_call(path.id, call);
+            }
+            while let Poll::Ready(reply) = peer.engine.poll_accepted_reply(path.id, &mut context) {
+                has_done = true;
+                match reply {
+                    Some(reply) => path.answers.push(self.serve(&path.server, reply)),
+                    None => {
+                        is_open = false;
+                        break;
+                    }
+                }
+            }
+            path.answers.retain_mut(|answer| answer.as_mut().poll(&mut context).is_pending());
+            if !is_open || path.server.outbox.is_hung_up() {
+                path.close(self, peer);
+                has_done = true;
+                return false;
+            }
+            true
+        });
+        peer.accepted.borrow_mut().extend(accepted);
+        has_done
+    }
+
     fn act(&self, peer: &Peer) -> bool {
         let (mut context, mut has_done) = (Context::from_waker(noop_waker_ref()), false);
         while let Poll::Ready(Some(action)) = peer.engine.poll_action(&mut context) {
@@ -357,6 +423,10 @@ impl World {
                 Action::Connect { connection, .. } => {
                     peer.paths.borrow_mut().push(self.path(peer, connection));
                     peer.engine.handle_connected(connection);
+                }
+                Action::Listen { .. } => {
+                    let address = (!peer.refuses_callbacks.get()).then(|| peer.callback_address());
+                    peer.engine.handle_listening(address);
                 }
                 Action::Disconnect { connection } => {
                     peer.paths.borrow_mut().retain(|path| path.id != connection);
@@ -437,6 +507,14 @@ impl World {
     }
 }
 
+impl Accepted {
+    fn close(&self, world: &World, peer: &Peer) {
+        self.server.outbox.close();
+        world.server().connection_closed(self.server.id);
+        peer.engine.handle_accepted_closed(self.id);
+    }
+}
+
 impl Peer {
     fn judged(&self, record: &Bytes) -> Fate {
         if !matches!(peek(record), Ok((_, MessageType::CALL))) {
@@ -507,6 +585,26 @@ impl Peer {
         for id in ids {
             self.disconnect(world, id);
         }
+        self.hang_up(world);
+    }
+
+    /// Breaks the connections that the server has made.
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn hang_up(&self, world: &World) {
+        for path in self.accepted.take() {
+            path.close(world, self);
+        }
+    }
+
+    /// Returns where the client accepts callbacks in version 4.0.
+    fn callback_address(&self) -> SocketAddr {
+        SocketAddr::new(self.address(), 50_000)
+    }
+
+    /// Sets whether the server cannot connect to the client.
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn refuse_callbacks(&self, refuses: bool) {
+        self.refuses_callbacks.set(refuses);
     }
 
     fn disconnect(&self, world: &World, id: ConnectionId) {
@@ -578,6 +676,7 @@ fn config(number: usize, version: Version) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
+        callbacks: Default::default(),
         caches: Caches { ..if crate::CACHES { Caches::default() } else { Caches::none() } },
     }
 }

@@ -17,6 +17,7 @@ mod soft;
 mod space;
 #[path = "../nfs4/v40.rs"]
 mod v40;
+mod v40_delegations;
 #[path = "../nfs4/world.rs"]
 mod world;
 mod write_delegations;

@@ -56,6 +56,7 @@ fn client_config(port: u16, version: Version) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
+        callbacks: Default::default(),
         caches: Caches::default(),
     }
 }

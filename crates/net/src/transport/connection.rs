@@ -79,7 +79,14 @@ impl Carrier {
 
 /// Waits until the engine abandons its connection, and passes its deadlines meanwhile.
 async fn given_up(engine: &Engine) {
-    while let Some(Action::Connect { .. }) = super::next_action(engine).await {}
+    loop {
+        match super::next_action(engine).await {
+            Some(Action::Connect { .. }) => {}
+            // It has one connection.
+            Some(Action::Listen { .. }) => engine.handle_listening(None),
+            Some(Action::Disconnect { .. }) | None => return,
+        }
+    }
 }
 
 impl Incoming {

@@ -1,8 +1,10 @@
 //! The client's connections: sockets and time for a [`client::engine::Engine`].
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,9 +13,11 @@ use client::attributes::Timestamp;
 use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine};
 use tokio::task::{AbortHandle, JoinSet};
 
+mod callbacks;
 mod connection;
 mod datagrams;
 
+use callbacks::Listening;
 pub use connection::Carrier;
 
 /// The time that an attempt to connect may take, for each address.
@@ -54,6 +58,7 @@ impl Clock for SystemClock {
 /// Carries the engine's records until the engine is shut down. Must run in a [`tokio::task::LocalSet`].
 pub async fn run_transport(engine: Arc<Engine>, route: Route) {
     let (route, mut tasks) = (Arc::new(route), JoinSet::new());
+    let (local, mut listening) = (LocalAddress::default(), Listening::default());
     let mut running: Vec<Option<AbortHandle>> = Vec::new();
     while let Some(action) = next_action(&engine).await {
         match action {
@@ -61,7 +66,8 @@ pub async fn run_transport(engine: Arc<Engine>, route: Route) {
                 let index = connection.index();
                 running.resize_with(running.len().max(index + 1), || None);
                 end(&mut running[index]);
-                let work = connect_and_serve(Arc::clone(&engine), Arc::clone(&route), connection, port);
+                let (engine, route, local) = (Arc::clone(&engine), Arc::clone(&route), local.clone());
+                let work = connect_and_serve(engine, route, local, connection, port);
                 running[index] = Some(tasks.spawn_local(work));
             }
             Action::Disconnect { connection } => {
@@ -69,6 +75,7 @@ pub async fn run_transport(engine: Arc<Engine>, route: Route) {
                     end(task);
                 }
             }
+            Action::Listen { port } => listening.listen(&engine, &route, local.get(), port).await,
         }
         // Tasks that have ended.
         while tasks.try_join_next().is_some() {}
@@ -104,12 +111,22 @@ async fn next_action(engine: &Engine) -> Option<Action> {
     .await
 }
 
-async fn connect_and_serve(engine: Arc<Engine>, route: Arc<Route>, id: ConnectionId, port: u16) {
+/// This machine's address on the connection that was made last.
+type LocalAddress = Rc<Cell<Option<IpAddr>>>;
+
+async fn connect_and_serve(
+    engine: Arc<Engine>,
+    route: Arc<Route>,
+    local: LocalAddress,
+    id: ConnectionId,
+    port: u16,
+) {
     if engine.has_datagrams(id) {
         return carry_datagrams(&engine, &route, id, port).await;
     }
     match connect(&route, port).await {
         Ok(stream) => {
+            local.set(stream.local_addr().ok().map(|address| address.ip()));
             engine.handle_connected(id);
             // The outcome is ignored: calls without a reply are sent again.
             let _ = Carrier::new(stream, route.record_max).serve(&engine, id).await;

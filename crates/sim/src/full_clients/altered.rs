@@ -126,6 +126,7 @@ fn launch(
         read_size: 4096,
         write_size: 4096,
         local_lock: LocalLock::All,
+        callbacks: Default::default(),
         ..Config::new("server", b"client", [1; 8], caller())
     };
     let of_programs = Arc::clone(&engine);

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use client::engine::{Action, ConnectionId, Engine, Record};
+use bytes::Bytes;
+use client::engine::{AcceptedId, Action, ConnectionId, Engine, Record};
+
+use super::link::ClientEnd;
 
 /// Remembers that a task was woken. Only woken tasks are polled: a lost wake-up stops the run.
 #[derive(Default)]
@@ -43,6 +46,8 @@ pub(super) struct Host {
     transport_woken: Arc<Woken>,
     /// The numbers of the links of the engine's connections.
     links: BTreeMap<usize, (ConnectionId, usize)>,
+    /// The numbers of the links that the server has made.
+    accepted: BTreeMap<AcceptedId, usize>,
     /// The earliest timer that is scheduled.
     pub(super) timer: Option<Duration>,
 }
@@ -51,6 +56,7 @@ pub(super) struct Host {
 pub(super) enum Wish {
     Act(Action),
     Send(usize, Record),
+    Close(usize),
 }
 
 impl Host {
@@ -62,6 +68,7 @@ impl Host {
             program_woken: Woken::new(),
             transport_woken: Woken::new(),
             links: BTreeMap::new(),
+            accepted: BTreeMap::new(),
             timer: None,
         }
     }
@@ -105,6 +112,17 @@ impl Host {
                 wishes.push(Wish::Send(*link, record));
             }
         }
+        let engine = &self.engine;
+        self.accepted.retain(|id, link| {
+            while let Poll::Ready(reply) = engine.poll_accepted_reply(*id, &mut context) {
+                let Some(reply) = reply else {
+                    wishes.push(Wish::Close(*link));
+                    return false;
+                };
+                wishes.push(Wish::Send(*link, vec![reply]));
+            }
+            true
+        });
         wishes
     }
 
@@ -116,6 +134,38 @@ impl Host {
     /// Notes the link of a connection.
     pub(super) fn set_link(&mut self, connection: ConnectionId, link: usize) {
         self.links.insert(connection.index(), (connection, link));
+    }
+
+    /// Notes the link of a connection that the server has made.
+    pub(super) fn set_accepted(&mut self, id: AcceptedId, link: usize) {
+        self.accepted.insert(id, link);
+    }
+
+    /// Gives a record to the engine. Returns false if the connection must be closed.
+    pub(super) fn deliver(&self, at_client: ClientEnd, link: usize, record: Bytes) -> bool {
+        match at_client {
+            ClientEnd::Made(connection) if self.has_link(connection, link) => {
+                self.engine.handle_record(connection, record)
+            }
+            ClientEnd::Made(_) => true,
+            ClientEnd::Accepted(id) => self.engine.handle_accepted_call(id, record),
+        }
+    }
+
+    /// Handles the loss of a link.
+    pub(super) fn lose_link(&mut self, at_client: ClientEnd, link: usize) {
+        match at_client {
+            ClientEnd::Made(connection) if self.has_link(connection, link) => {
+                self.take_link(connection);
+                self.engine.handle_disconnected(connection);
+            }
+            ClientEnd::Made(_) => return,
+            ClientEnd::Accepted(id) => {
+                self.accepted.remove(&id);
+                self.engine.handle_accepted_closed(id);
+            }
+        }
+        self.wake_transport();
     }
 
     /// Removes and returns the link of a closed connection.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::engine::ConnectionId as EngineConnection;
+use client::engine::{AcceptedId, ConnectionId as EngineConnection};
 use server::Connection;
 
 use crate::rng::Rng;
@@ -42,13 +42,22 @@ pub(super) enum Delivery {
     Vanishes,
 }
 
+/// A connection at the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClientEnd {
+    /// The client has made it.
+    Made(EngineConnection),
+    /// The server has made it, for callbacks.
+    Accepted(AcceptedId),
+}
+
 /// A connection between a client's engine and a server.
 pub(super) struct Link {
     /// The client's number and boot.
     pub(super) host: usize,
     pub(super) boot: u64,
     /// The connection at the client.
-    pub(super) at_client: EngineConnection,
+    pub(super) at_client: ClientEnd,
     /// The connection at the server.
     pub(super) at_server: Arc<Connection>,
     /// The start of the server that accepted it.
@@ -72,7 +81,7 @@ pub(super) enum Direction {
 impl Link {
     pub(super) fn new(
         (host, boot): (usize, u64),
-        at_client: EngineConnection,
+        at_client: ClientEnd,
         at_server: Arc<Connection>,
         server_start: u64,
     ) -> Self {

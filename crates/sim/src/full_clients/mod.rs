@@ -181,6 +181,7 @@ fn launch(
         read_size: 4096,
         write_size: 4096,
         local_lock: LocalLock::None,
+        callbacks: Default::default(),
         caches: match is_cached {
             true => {
                 Caches { delegations: true, blocks: blocks.map(|blocks| blocks as _), ..Caches::default() }

@@ -13,15 +13,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::engine::{Action, ConnectError, ConnectionId as EngineConnection, Engine};
 use server::{
-    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Server,
-    Settings, Squash, Transport, Versions,
+    Connect, Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey,
+    Server, Settings, Squash, Transport, Versions, Work,
 };
 use vfs::{MemFs, MemOptions};
 use xdr::Writer;
 
 use super::altered::Alteration;
 use super::host::{Host, Programs, Wish};
-use super::link::{Delivery, Direction, Link, LinkFaults, hearing_time};
+use super::link::{ClientEnd, Delivery, Direction, Link, LinkFaults, hearing_time};
 use crate::backend::{Clock, SlowFs, Slowness};
 use crate::cluster::moment;
 use crate::logs::Logs;
@@ -55,6 +55,11 @@ enum Event {
     ToClient {
         link: usize,
         record: Bytes,
+    },
+    /// The server connects to a client of version 4.0.
+    ConnectBack {
+        request: Connect,
+        start: u64,
     },
     /// A client has requested a connection.
     Connect {
@@ -249,6 +254,7 @@ impl World {
             Event::ToServer { link, record } => self.serve(link, record),
             Event::ToClient { link, record } => self.deliver(link, record),
             Event::Connect { host, boot, connection } => self.connect(host, boot, connection),
+            Event::ConnectBack { request, start } => self.connect_back(request, start),
             Event::ClientHears { link } => self.client_hears(link),
             Event::ServerHears { link } => self.server_hears(link),
             Event::Timer { host, boot } => {
@@ -276,6 +282,7 @@ impl World {
     /// Runs server and clients until all wait.
     fn settle(&mut self) -> Result<(), String> {
         self.poll_running_calls();
+        self.start_work();
         self.send_callbacks();
         for index in 0..self.hosts.len() {
             while let Some(host) = &mut self.hosts[index] {
@@ -309,6 +316,12 @@ impl World {
                 let at = self.now() + Duration::from_micros(200 + self.rng.below(20_000));
                 self.schedule(at, Event::Connect { host, boot, connection });
             }
+            Wish::Act(Action::Listen { .. }) => {
+                let address = callback_address(host, boot);
+                if let Some(host) = self.host(host, boot) {
+                    host.engine.handle_listening(Some(address));
+                }
+            }
             Wish::Act(Action::Disconnect { connection }) => {
                 let link = self.host(host, boot).and_then(|host| host.take_link(connection));
                 if let Some(link) = link {
@@ -318,6 +331,7 @@ impl World {
             Wish::Send(link, record) => {
                 self.send(link, Direction::ToServer, Bytes::from(record.concat()));
             }
+            Wish::Close(link) => self.close_at_client(link),
         }
     }
 
@@ -351,7 +365,39 @@ impl World {
         process.set_link(connection, number);
         process.engine.handle_connected(connection);
         process.wake_transport();
-        self.links.push(Link::new((host, boot), connection, at_server, starts));
+        self.links.push(Link::new((host, boot), ClientEnd::Made(connection), at_server, starts));
+    }
+
+    /// Makes a connection for callbacks, if the client process still runs.
+    fn connect_back(&mut self, request: Connect, start: u64) {
+        let Some(server) = self.server.clone().filter(|_| start == self.starts) else { return };
+        let (address, number, starts) = (request.address(), self.links.len(), self.starts);
+        let mut hosts = self.hosts.iter_mut().enumerate();
+        let accepted = hosts.find_map(|(index, host)| {
+            let host = host.as_mut().filter(|host| callback_address(index, host.boot) == address)?;
+            let id = host.engine.handle_accepted()?;
+            host.set_accepted(id, number);
+            host.wake_transport();
+            Some((index, host.boot, id))
+        });
+        let Some((index, boot, id)) = accepted else { return server.handle_connect_failed(request) };
+        let local = SocketAddr::from(([10, 0, 1, 1], 700));
+        let made = ConnectionId(number as u64 + 1);
+        let at_server = Arc::new(Connection::new(made, address, local, Transport::Tcp, false));
+        server.handle_connected(request, &at_server);
+        self.links.push(Link::new((index, boot), ClientEnd::Accepted(id), at_server, starts));
+    }
+
+    /// Schedules the connections that the server requests.
+    fn start_work(&mut self) {
+        let context = Context::from_waker(Waker::noop());
+        let Some(server) = self.server.clone() else { return };
+        while let Poll::Ready(work) = server.poll_work(&context) {
+            if let Work::Connect(request) = work {
+                let at = self.now() + Duration::from_micros(200 + self.rng.below(20_000));
+                self.schedule(at, Event::ConnectBack { request, start: self.starts });
+            }
+        }
     }
 
     /// Sends a record, or breaks the connection.
@@ -401,13 +447,9 @@ impl World {
         if !std::mem::replace(&mut link.is_open_at_client, false) {
             return;
         }
-        let (host, boot, connection) = (link.host, link.boot, link.at_client);
-        if let Some(host) = self.host(host, boot)
-            && host.has_link(connection, number)
-        {
-            host.take_link(connection);
-            host.engine.handle_disconnected(connection);
-            host.wake_transport();
+        let (host, boot, at_client) = (link.host, link.boot, link.at_client);
+        if let Some(host) = self.host(host, boot) {
+            host.lose_link(at_client, number);
         }
     }
 
@@ -437,20 +479,22 @@ impl World {
 
     fn deliver_unaltered(&mut self, number: usize, record: Bytes) {
         let link = &self.links[number];
-        let (host, boot, connection) = (link.host, link.boot, link.at_client);
+        let (host, boot, at_client) = (link.host, link.boot, link.at_client);
         if !link.is_open_at_client {
             return;
         }
         if let Some(host) = self.host(host, boot)
-            && host.has_link(connection, number)
-            && !host.engine.handle_record(connection, record)
+            && !host.deliver(at_client, number, record)
         {
-            host.take_link(connection);
-            host.engine.handle_disconnected(connection);
-            host.wake_transport();
+            host.lose_link(at_client, number);
             self.close_at_client(number);
         }
     }
+}
+
+/// Returns where a client process accepts connections of the server.
+fn callback_address(host: usize, boot: u64) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, host as u8], 50_000 + (boot % 1000) as u16))
 }
 
 /// The server.
@@ -507,6 +551,11 @@ impl World {
             let connection = Arc::clone(&link.at_server);
             while let Poll::Ready(call) = connection.outbox.poll_record(&context) {
                 self.send(number, Direction::ToClient, call);
+            }
+            if connection.outbox.is_hung_up() {
+                self.server_hears(number);
+                let at = self.now() + hearing_time(&mut self.rng);
+                self.schedule(at, Event::ClientHears { link: number });
             }
         }
     }

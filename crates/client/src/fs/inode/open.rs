@@ -287,7 +287,10 @@ impl OpenFile {
 
     /// Returns whether data bypass the cache.
     pub(super) fn is_direct(&self) -> bool {
-        let hides_lost_locks = self.state().file.as_ref().is_some_and(|file| file.hides_lost_locks());
+        let inode = self.inode();
+        // Under a delegation no lock is lost.
+        let hides_lost_locks = self.state().file.as_ref().is_some_and(|file| file.hides_lost_locks())
+            && inode.client().delegation(&inode.handle()).is_none();
         self.flags().direct || hides_lost_locks || !self.inode().mount.shared.caches_data
     }
 

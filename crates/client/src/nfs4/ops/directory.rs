@@ -137,12 +137,12 @@ impl Nfs4 {
             Err(OpError::Status(Status::NOENT))
                 if results.is_repeated && self.lookup(caller, to.0, to.1).await.is_ok() =>
             {
-                self.opens.renamed((&from.0, &old_name), (&to.0, &new_name));
+                self.note_renamed((&from.0, &old_name), (&to.0, &new_name));
                 return Ok((Changed::default(), Changed::default()));
             }
             renamed => renamed?,
         };
-        self.opens.renamed((&from.0, &old_name), (&to.0, &new_name));
+        self.note_renamed((&from.0, &old_name), (&to.0, &new_name));
         let target = take_attributes(&mut results).ok();
         let source = results.skip().ok().and_then(|()| take_attributes(&mut results).ok());
         Ok((changed(renamed.source, source), changed(renamed.target, target)))

@@ -39,6 +39,15 @@ pub(super) use lock::lock_type;
 /// Number of times that an operation is repeated because its open was lost, before the caller gets the error.
 const REOPENS_MAX: u32 = 3;
 
+/// Returns a compound of the operations from the `completed`th on, if they only ask for attributes of the file of the first PUTFH.
+fn left_after(ops: &[Op], completed: usize) -> Option<Vec<Op>> {
+    let (done, left) = (ops.get(1..completed)?, ops.get(completed..)?);
+    let keeps_handle = |op: &Op| matches!(op, Op::GetAttr(_) | Op::SetAttr(_) | Op::Write(_) | Op::Commit(_));
+    let asks = !left.is_empty() && left.iter().all(|op| matches!(op, Op::GetAttr(_)));
+    let is_of_first = matches!(ops.first(), Some(Op::PutFh(_))) && done.iter().all(keeps_handle);
+    (asks && is_of_first).then(|| ops[..1].iter().chain(left).cloned().collect())
+}
+
 /// Returns whether an operation can be repeated although it succeeded.
 fn is_repeatable(op: &Op) -> bool {
     matches!(
@@ -112,7 +121,12 @@ impl Nfs4 {
             let results = self.compound_with(caller, ops, gathered, cache_this).await?;
             let completed = results.len().saturating_sub(1);
             if !ops.iter().take(completed).all(is_repeatable) {
-                return Ok(results);
+                return match left_after(ops, completed) {
+                    Some(left) if results.status() == Status::DELAY => {
+                        self.finish_delayed(caller, results, &left).await
+                    }
+                    _ => Ok(results),
+                };
             }
             match results.status() {
                 Status::DELAY if self.engine.now() < end => {
@@ -121,6 +135,30 @@ impl Nfs4 {
                 }
                 Status::GRACE => self.engine.sleep(GRACE_PAUSE).await,
                 _ => return Ok(results),
+            }
+        }
+    }
+
+    /// Asks again for the attributes after an operation that has changed the file, while GETATTR returns DELAY. A server of 4.0 does not
+    /// see that the caller has the file's delegation, and asks the holder by CB_GETATTR (RFC 7530 §10.4.3).
+    async fn finish_delayed(
+        &self,
+        caller: &Caller,
+        mut results: Results,
+        left: &[Op],
+    ) -> Result<Results, OpError> {
+        let is_repeated = results.is_repeated;
+        let mut done = results.take_results(results.len().saturating_sub(1));
+        let (mut pause, end) = (DELAY_FIRST, self.retry_deadline());
+        loop {
+            self.engine.sleep(pause).await;
+            pause = (pause * 2).min(DELAY_MAX);
+            let mut results = self.compound_with(caller, left, &[], false).await?;
+            if results.status() != Status::DELAY || self.engine.now() >= end {
+                // Without that of PUTFH.
+                let count = results.len();
+                done.extend(results.take_results(count).into_iter().skip(1));
+                return Ok(Results::new(results.status(), done, is_repeated));
             }
         }
     }
@@ -156,7 +194,7 @@ impl Nfs4 {
         }
         let session = self.session().await?;
         match self.setup().renew(&session).await {
-            Ok(()) => Ok(true),
+            Ok(_) => Ok(true),
             Err(OpError::Status(Status::BADSESSION)) => self.session().await.map(|_| false),
             Err(error) => Err(error),
         }

@@ -163,7 +163,8 @@ impl Nfs4 {
             }
         };
         let owner = guard.take();
-        let delegation = self.take_delegation(caller, &object, opening.mode, &opened).await;
+        let delegation =
+            self.take_delegation(caller, &object, location.as_ref(), opening.mode, &opened).await;
         let (handle, mode, stateid) = (object.handle, opening.mode, opened.stateid);
         let new = NewOpen { handle, location, mode, stateid, is_local: false };
         let file = self.opens.add(owner, caller, new);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
 use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareDeny};
 use protocol::nfs4::ops::open_state::OpenConfirmArgs;
 use protocol::nfs4::types::{Component, Handle, Stateid, Status};
@@ -15,7 +16,7 @@ use super::super::Nfs4;
 use super::super::batch::{Item, ItemOutcome, SPREAD};
 use super::super::convert::{component, set_attributes};
 use super::super::getattr::get_attributes;
-use super::super::open_args::{Wanted, open_owner, share_access};
+use super::super::open_args::{Wanted, granted, open_owner, share_access};
 use super::super::session::Session;
 use super::super::statuses::{Recovery, recovery};
 use super::super::wire::{Results, put, take};
@@ -43,6 +44,8 @@ struct Job {
     set: SetAttributes,
     owner: Owner,
     state: State,
+    /// The delegation that the server has granted unasked; it is returned with the CLOSE.
+    delegation: Option<Stateid>,
     outcome: WriteOutcome,
 }
 
@@ -95,7 +98,10 @@ impl Job {
             Ok((opened, handle)) if opened.flags.contains(OpenResultFlags::CONFIRM) => {
                 self.state = State::Unconfirmed(handle, opened.stateid);
             }
-            Ok((opened, handle)) => self.state = State::Open(handle, opened.stateid),
+            Ok((opened, handle)) => {
+                self.state = State::Open(handle, opened.stateid);
+                self.delegation = granted(&opened.delegation).map(|granted| granted.stateid);
+            }
             Err(error) => self.fail(error),
         }
     }
@@ -115,7 +121,13 @@ impl Job {
         let mut ops = vec![put(handle)];
         ops.extend(write_ops(stateid, &self.data, &self.set)?);
         ops.extend([get_attributes(), close(stateid)]);
+        ops.extend(self.give_back());
         Ok(Item { ops, request: REQUEST + self.data.len(), reply: REPLY })
+    }
+
+    /// DELEGRETURN, if there is a delegation.
+    fn give_back(&self) -> Option<Op> {
+        self.delegation.map(|stateid| Op::DelegReturn(DelegReturnArgs { stateid }))
     }
 
     fn take_closed(&mut self, handle: Handle, outcome: ItemOutcome) {
@@ -172,6 +184,7 @@ impl Nfs4 {
             set: file.set,
             owner: self.opens.take_owner(),
             state: State::New,
+            delegation: None,
             outcome: None,
         })
     }
@@ -210,7 +223,7 @@ impl Nfs4 {
         self.step(session, caller, &mut jobs, SPREAD, write, written).await;
         let left = |job: &Job| match job.state {
             State::LeftOpen(handle, stateid) if job.owner.is_known() => {
-                let ops = vec![put(handle), close(stateid)];
+                let ops = [put(handle), close(stateid)].into_iter().chain(job.give_back()).collect();
                 Ok(Some(Item { ops, request: REQUEST, reply: REPLY }))
             }
             _ => Ok(None),
