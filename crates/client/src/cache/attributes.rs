@@ -264,6 +264,13 @@ impl AttributeCache {
         is_settled.then_some(&entry.attributes)
     }
 
+    /// Returns whether own changes are in flight, so that attributes which are not those of the cached content do not show whether others
+    /// have changed the file.
+    pub fn is_changing(&self, file: FileId, attributes: &Attributes) -> bool {
+        let undecided = |entry: &Entry| entry.changes > 0 && entry.valid != version(attributes);
+        self.entries.get(&file).is_some_and(undecided)
+    }
+
     /// Returns the epoch of a file. Content cached in another epoch is not valid.
     pub fn epoch(&self, file: FileId) -> Option<Epoch> {
         self.entries.get(&file).map(|entry| entry.epoch)

@@ -89,6 +89,8 @@ struct Extent {
     /// Length of the buffer that `data` keeps in memory, as far as known.
     buffer_len: usize,
     hits: u8,
+    /// Set for data that were not stable when the file was invalidated: others may have written the file after them.
+    invalid: bool,
 }
 
 #[derive(Debug)]
@@ -188,7 +190,8 @@ impl PageCache {
         pages.extents_in(&range).map(|(start, extent)| extent.slice(start, &range)).collect()
     }
 
-    /// Accounts the cached data of `range` as `kind`.
+    /// Accounts the cached data of `range` as `kind`. Data that become clean are dropped if the file was invalidated since they were
+    /// written.
     pub fn convert(&mut self, file: FileId, range: Range<u64>, kind: Kind) {
         if let Some(pages) = self.files.get_mut(&file) {
             pages.convert(&range, kind);
@@ -205,11 +208,12 @@ impl PageCache {
         removed
     }
 
-    /// Drops the clean pages, because another client changed the file. Dirty and uncommitted pages stay.
+    /// Drops the clean pages, because another client changed the file. Dirty and uncommitted pages stay until they are stable.
     pub fn invalidate(&mut self, file: FileId) {
         if let Some(pages) = self.files.get_mut(&file) {
             pages.make_stale(&(0..u64::MAX));
             pages.extents.retain(|_, extent| !extent.is_evictable());
+            pages.extents.values_mut().for_each(|extent| extent.invalid = true);
             pages.evictable = 0;
             self.note(file);
         }
@@ -343,7 +347,7 @@ impl FilePages {
         for hole in holes {
             let part = data.slice((hole.start - offset) as usize..(hole.end - offset) as usize);
             let permit = permit.split(part.len() as u64 + overhead);
-            let extent = Extent { data: part, permit, buffer_len: data.len(), hits: 0 };
+            let extent = Extent { data: part, permit, buffer_len: data.len(), hits: 0, invalid: false };
             self.insert(hole.start, extent);
             self.shrink(hole.start);
         }
@@ -381,7 +385,7 @@ impl FilePages {
         }
         let data = if data.len() < SMALL_WRITE { BytesMut::from(&data[..]).freeze() } else { data };
         let buffer_len = data.len();
-        self.insert(offset, Extent { data, permit, buffer_len, hits: 0 });
+        self.insert(offset, Extent { data, permit, buffer_len, hits: 0, invalid: false });
     }
 
     fn convert(&mut self, range: &Range<u64>, kind: Kind) {
@@ -391,6 +395,10 @@ impl FilePages {
             self.evictable -= usize::from(extent.is_evictable());
             extent.permit.convert(kind);
             self.evictable += usize::from(extent.is_evictable());
+        }
+        if kind == Kind::Clean {
+            // The memory is free now: no request uses stable data.
+            drop(self.remove_if(range, |extent| extent.invalid));
         }
     }
 
@@ -402,7 +410,8 @@ impl FilePages {
         }
         let data = extent.data.split_off((at - start) as usize);
         let permit = extent.permit.split(data.len() as u64);
-        let right = Extent { data, permit, buffer_len: extent.buffer_len, hits: extent.hits };
+        let (buffer_len, hits, invalid) = (extent.buffer_len, extent.hits, extent.invalid);
+        let right = Extent { data, permit, buffer_len, hits, invalid };
         self.insert(at, right);
     }
 

@@ -8,7 +8,7 @@ use client::locks::{LockKind, LockOwner, LockRange};
 use client::results::OpenMode;
 use protocol::nfs4::types::OpNum;
 
-use crate::world::World;
+use crate::world::{Fate, World};
 
 const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, truncate: false, ..OpenOptions::CREATE };
 const ME: LockOwner = LockOwner::Process(1);
@@ -65,6 +65,56 @@ fn a_lock_keeps_the_data_unless_another_client_has_changed_them() {
 
     world.run(first.lock(ME, LockRange::WHOLE, LockKind::Shared)).unwrap();
     assert_eq!((read(&world, &first), peer.count(OpNum::READ)), (b"other".to_vec(), 1));
+}
+
+#[test]
+fn data_that_another_client_overwrote_before_the_commit_are_read_again() {
+    let world = World::new();
+    let ((one, peer), (two, _)) =
+        (world.mounted_undelegated(Version::V42), world.mounted_undelegated(Version::V42));
+    let (first, second) = (open(&world, &one), open(&world, &two));
+    write(&world, &first, 0, b"first");
+    world.run(first.stat()).unwrap();
+    assert_eq!((peer.count(OpNum::WRITE), peer.count(OpNum::COMMIT)), (1, 0));
+    write(&world, &second, 0, b"other");
+    world.run(second.close()).unwrap();
+    // The open shows that the file has changed while the data of this client are not stable.
+    world.run(open(&world, &one).close()).unwrap();
+    world.run(first.sync()).unwrap();
+    assert_eq!(peer.count(OpNum::WRITE), 1);
+    assert_eq!(read(&world, &first), b"other");
+}
+
+#[test]
+fn an_open_or_a_lock_drops_the_data_if_an_own_change_is_in_flight_and_the_file_has_changed() {
+    for locks in [false, true] {
+        changes_behind_an_own_change_are_read(locks);
+    }
+}
+
+fn changes_behind_an_own_change_are_read(locks: bool) {
+    let world = World::new();
+    let ((one, peer), (two, _)) =
+        (world.mounted_undelegated(Version::V42), world.mounted_undelegated(Version::V42));
+    let (first, second) = (open(&world, &one), open(&world, &two));
+    write(&world, &first, 0, b"first");
+    world.run(first.sync()).unwrap();
+    // A program changes the size without a lock.
+    peer.judge(|ops| if ops.contains(&OpNum::SETATTR) { Fate::Hold } else { Fate::Serve });
+    let size = SetAttributes { size: Some(5), ..SetAttributes::default() };
+    let mut change = std::pin::pin!(first.set_attributes(&size));
+    assert!(world.run_for(std::time::Duration::from_secs(1), change.as_mut()).is_none());
+    write(&world, &second, 0, b"other");
+    world.run(second.close()).unwrap();
+
+    match locks {
+        true => world.run(first.lock(ME, LockRange::WHOLE, LockKind::Exclusive)).unwrap(),
+        false => world.run(open(&world, &one).close()).unwrap(),
+    }
+    assert_eq!(read(&world, &first), b"other", "it was closed before");
+    peer.release(&world);
+    world.run(change).unwrap();
+    assert_eq!(read(&world, &first), b"other");
 }
 
 #[test]

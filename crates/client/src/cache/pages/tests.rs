@@ -87,6 +87,22 @@ fn write_replaces_only_its_bytes() {
 }
 
 #[test]
+fn data_that_were_dirty_when_the_file_was_invalidated_are_dropped_when_they_are_stable() {
+    let (mut cache, user) = (PageCache::default(), user());
+    write(&mut cache, &user, 0, &[1; 9000]);
+    cache.invalidate(FILE);
+    write(&mut cache, &user, 2000, &[2; 5000]);
+    cache.convert(FILE, 0..9000, Kind::Uncommitted);
+    assert_eq!(cache.slices(FILE, 0..9000).concat(), [vec![1; 2000], vec![2; 5000], vec![1; 2000]].concat());
+    cache.convert(FILE, 0..9000, Kind::Clean);
+    let data = Bytes::from(vec![2; 5000]);
+    let kept = [Piece::Hole(0..2000), Piece::Data { offset: 2000, data }, Piece::Hole(7000..9000)];
+    assert_eq!(cache.read(FILE, 0..9000), kept, "others may have written the file after the first data");
+    while cache.evict(Kind::Clean, u64::MAX) > 0 {}
+    assert!(cache.is_empty());
+}
+
+#[test]
 fn small_sequential_writes_share_an_extent() {
     let (mut cache, user) = (PageCache::default(), user());
     for index in 0..1000_u64 {

@@ -60,6 +60,7 @@ impl OpenFile {
         // Cached data may be outdated. The attributes under the lock show whether they are.
         match client.lock(self.caller(), handle, self.state(), owner, range, kind, wait).await? {
             Locked::AtServer(Some(attributes)) => {
+                self.inode().forget_if_changing(&attributes);
                 self.inode().learn(started, attributes);
             }
             Locked::AtServer(None) => self.inode().forget_content(),

@@ -228,6 +228,7 @@ impl Inode {
             self.note_lookup(caller, names_started, name, Some(inode.node.id));
         }
         let size = opened.object.attributes.size;
+        inode.forget_if_changing(&opened.object.attributes);
         let file = OpenFile::new(inode, caller.clone(), flags, opened, Some(started));
         if directory.is_some_and(may_have_changed) {
             self.name_changed(name, Some(file.inode()));

@@ -111,6 +111,7 @@ impl Inode {
         let started = self.mount.start();
         let opened = self.client().open_handle(caller, self.handle(), name, flags.mode).await;
         let opened = opened.inspect_err(|error| self.forget_if_stale(error))?;
+        self.forget_if_changing(&opened.object.attributes);
         Ok(OpenFile::new(self.clone(), caller.clone(), flags, opened, Some(started)))
     }
 

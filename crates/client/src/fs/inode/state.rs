@@ -251,6 +251,18 @@ impl Inode {
         state.invalidate(self.node.id, invalidate);
     }
 
+    /// Drops cached content if an own change is in flight, and the file has changed: `attributes` from the reply to an OPEN or LOCK do not
+    /// show whether others have changed it too, and whoever opened or locked it must see that.
+    pub(super) fn forget_if_changing(&self, attributes: &Attributes) {
+        let is_changing = {
+            let state = self.mount.shared.state.lock();
+            state.metadata.attributes.is_changing(self.node.id, attributes)
+        };
+        if is_changing {
+            self.forget_content();
+        }
+    }
+
     /// Drops cached content of a range, except data that are not stable.
     pub(super) fn drop_clean_data(&self, range: Range<u64>) {
         self.mount.shared.state.lock().writes.pages_mut().invalidate_range(self.node.id, &range);
