@@ -450,6 +450,16 @@ impl Delegations {
         covers.then_some(entry.stateid)
     }
 
+    /// Returns the stateid of a file's delegation for writing with which data are written: also while it is being returned.
+    pub(crate) fn stateid_of_writes(&self, handle: &Handle, caller: &Caller) -> Option<Stateid> {
+        let table = self.table.lock();
+        let entry = table.entries.get(handle)?;
+        let is_valid =
+            matches!(entry.phase, Phase::Held | Phase::Returning) && !entry.has_ended && !entry.reclaims;
+        let covers = entry.held.kind.covers(OpenMode::WRITE) && entry.permits(caller, OpenMode::WRITE);
+        (is_valid && covers).then_some(entry.stateid)
+    }
+
     /// Returns the stateid of a file's delegation, unless it is lost.
     pub(crate) fn stateid(&self, handle: &Handle) -> Option<Stateid> {
         let table = self.table.lock();

@@ -40,6 +40,9 @@ pub(crate) trait DelegatedCache: Send + Sync {
     /// dropped, and the file's users get EIO (RFC 8881 §10.5).
     fn check_revoked(self: Arc<Self>, handle: Handle) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
 
+    /// Drops the data of a file that are not stable: a lock is lost under which they may have been written. The file's users get EIO.
+    fn lock_lost(self: Arc<Self>, handle: &Handle);
+
     /// Waits until no WRITE of a file is under way, after [`Verdict::Discard`].
     fn writes_ended(self: Arc<Self>, handle: Handle) -> CacheWork;
 

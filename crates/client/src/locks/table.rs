@@ -3,7 +3,7 @@
 //! Locks under a delegation are *local*: only this table has them. All locks of one file are local, or none is: the server
 //! decides about conflicts with the locks that it has.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,6 +20,9 @@ use crate::hand_over::LockerState;
 use crate::opens::{OpenFile, OpenFiles, restored_stateid, saved_stateid};
 use crate::owner::Seqid;
 
+/// Losses of locks that are remembered; of earlier ones every file may be.
+const LOSSES_MAX: usize = 64;
+
 /// All lock owners of the client.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
@@ -27,6 +30,8 @@ pub(crate) struct Locks {
     is_v40: bool,
     lockers: Mutex<HashMap<Handle, BTreeMap<LockOwner, Arc<Locker>>>>,
     last_number: AtomicU64,
+    /// The files of the last losses, and the number of all.
+    losses: Mutex<(VecDeque<Handle>, u64)>,
     pub(crate) waiters: Waiters,
 }
 
@@ -183,11 +188,81 @@ impl Locks {
         all.find(|locker| locker.number() == number).map(|locker| locker.owner)
     }
 
-    /// Notes that the server has given up all locks through an open.
-    pub(crate) fn lose_of_open(self: &Arc<Self>, file: &OpenFile) {
+    /// Notes that the server has given up all locks through an open. Returns whether there were any.
+    pub(crate) fn lose_of_open(self: &Arc<Self>, file: &OpenFile) -> bool {
+        let mut has_lost = false;
         for locker in self.of_open(file) {
-            locker.lose_of_open(file.owner);
+            has_lost |= locker.lose_of_open(file.owner);
         }
+        has_lost
+    }
+
+    /// Notes that locks of a file are lost.
+    pub(crate) fn note_loss(&self, file: &Handle) {
+        let (files, count) = &mut *self.losses.lock();
+        if files.len() == LOSSES_MAX {
+            files.pop_front();
+        }
+        files.push_back(*file);
+        *count += 1;
+    }
+
+    /// Returns the number of losses so far.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.lock().1
+    }
+
+    /// Returns whether locks of a file may be lost since there were `losses`.
+    pub(crate) fn has_lost_since(&self, file: &Handle, losses: u64) -> bool {
+        let (files, count) = &*self.losses.lock();
+        let since = usize::try_from(count - losses).unwrap_or(usize::MAX);
+        since > files.len() || files.iter().rev().take(since).any(|lost| lost == file)
+    }
+
+    /// Returns an owner with an exclusive lock on a file that the server knows, with the open that it locked through and the lock's
+    /// stateid. A lock through `open` comes first.
+    pub(crate) fn exclusive_of(
+        self: &Arc<Self>,
+        file: &Handle,
+        open: u32,
+    ) -> Option<(LockerUse, u32, Stateid)> {
+        let mut found = None;
+        for locker in self.of_file(file) {
+            let exclusive = locker.state.lock().exclusive();
+            for (through, stateid) in exclusive {
+                if through == open {
+                    return Some((locker, through, stateid));
+                }
+                if found.is_none() {
+                    let again = LockerUse { locks: Arc::clone(self), locker: Arc::clone(&locker.locker) };
+                    found = Some((again, through, stateid));
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the locks of other owners at the server that conflict with one that it has just granted, each with its open and its
+    /// stateid. Those with a LOCK or LOCKU under way are not among them: the server may have replaced or unlocked them first.
+    pub(crate) fn conflicting(
+        self: &Arc<Self>,
+        locker: &Locker,
+        granted: HeldRange,
+    ) -> Vec<(LockerUse, u32, Stateid)> {
+        let mut found = Vec::new();
+        for other in self.of_file(&locker.file) {
+            if other.owner == locker.owner || other.turn.try_lock().is_none() {
+                continue;
+            }
+            let conflict = {
+                let state = other.state.lock();
+                let held = state.held.conflict(granted.range, granted.kind).map(|held| held.open);
+                let known = held.filter(|_| !state.is_reclaiming);
+                known.and_then(|open| Some((open, state.snapshot(open).stateid?)))
+            };
+            found.extend(conflict.map(|(open, stateid)| (other, open, stateid)));
+        }
+        found
     }
 }
 
@@ -326,12 +401,14 @@ impl Locks {
         owners
     }
 
-    /// Notes that local locks of a file are lost: the server has revoked its delegation.
-    pub(crate) fn lose_local(self: &Arc<Self>, file: &Handle) {
+    /// Notes that local locks of a file are lost: the server has revoked its delegation. Returns whether there were any.
+    pub(crate) fn lose_local(self: &Arc<Self>, file: &Handle) -> bool {
+        let mut has_lost = false;
         for locker in self.local_of(file) {
             let opens = locker.state.lock().local_opens();
-            opens.into_iter().for_each(|open| locker.lose_of_open(open));
+            opens.into_iter().for_each(|open| has_lost |= locker.lose_of_open(open));
         }
+        has_lost
     }
 }
 
@@ -459,10 +536,12 @@ impl Locker {
         true
     }
 
-    /// Notes that the server has given up all locks through an open.
-    pub(crate) fn lose_of_open(&self, open: u32) {
+    /// Notes that the server has given up all locks through an open. Returns whether there were any.
+    pub(crate) fn lose_of_open(&self, open: u32) -> bool {
         let mut state = self.state.lock();
-        for held in state.held.take_of(open) {
+        let taken = state.held.take_of(open);
+        let has_lost = !taken.is_empty();
+        for held in taken {
             state.lost.lock(held);
         }
         if let Some(of_open) = state.opens.get_mut(&open) {
@@ -470,6 +549,7 @@ impl Locker {
         }
         state.refresh_lost();
         state.prune();
+        has_lost
     }
 
     /// Notes that the server has forgotten the owner, which had no locks left.
@@ -568,6 +648,14 @@ impl State {
         });
     }
 
+    /// Returns the opens through which ranges are locked exclusively, with their lock stateids.
+    fn exclusive(&self) -> Vec<(u32, Stateid)> {
+        let is_exclusive =
+            |open: &u32| self.held.iter().any(|held| held.open == *open && held.kind == LockKind::Exclusive);
+        let known = self.opens.iter().filter(|(open, _)| is_exclusive(open));
+        known.filter_map(|(open, of_open)| Some((*open, of_open.stateid?))).collect()
+    }
+
     fn has_local(&self) -> bool {
         self.opens.values().any(|of_open| of_open.is_local)
     }
@@ -598,7 +686,8 @@ impl LockerUse {
         *seqid = Seqid::new(self.locks.is_v40);
         let opens: Vec<u32> = self.locker.state.lock().opens.keys().copied().collect();
         for open in opens {
-            self.locker.lose_of_open(open);
+            // It has no data in caches: version 4.0 has none for locked files.
+            let _ = self.locker.lose_of_open(open);
         }
     }
 }
@@ -779,6 +868,20 @@ mod tests {
         locker.end_reclaim();
         assert!(!locker.is_reclaiming());
         assert_eq!(locker.stateids(), [(file.owner, STATEID)]);
+    }
+
+    #[test]
+    fn the_last_losses_are_remembered_by_file() {
+        let locks = Locks::new(false);
+        let file = |number: u8| Handle::new(&[number]).unwrap();
+        let before = locks.losses();
+        assert!(!locks.has_lost_since(&file(1), before));
+        locks.note_loss(&file(1));
+        let after = locks.losses();
+        let lost = |number, since| locks.has_lost_since(&file(number), since);
+        assert_eq!((lost(1, before), lost(2, before), lost(1, after)), (true, false, false));
+        (0..LOSSES_MAX).for_each(|_| locks.note_loss(&file(2)));
+        assert_eq!((lost(1, after), lost(3, after), lost(3, before)), (false, false, true));
     }
 
     #[test]

@@ -15,13 +15,14 @@ use protocol::nfs4::callback::recall::{CbGetAttrArgs, CbRecallAnyArgs, recallabl
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::delegation::DelegReturnArgs;
-use protocol::nfs4::ops::lock::LockOutcome;
+use protocol::nfs4::ops::lock::{LockOutcome, LockUArgs};
 use protocol::nfs4::ops::open::{
     ClaimDelegateCur, DelegationWant, OpenClaim, OpenHow, OpenOk, OpenResultFlags,
 };
 use protocol::nfs4::ops::setattr::SetAttrArgs;
-use protocol::nfs4::ops::stateid::FreeStateidArgs;
-use protocol::nfs4::types::{Component, Handle, Stateid, Status, Time};
+use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
+use protocol::nfs4::types::{Component, Handle, Outcome, Stateid, Status, Time};
+use xdr::List;
 
 use super::Nfs4;
 use super::getattr::{get_attributes, get_change, take_attributes, take_change};
@@ -223,7 +224,7 @@ impl Nfs4 {
                 }
                 Ok(Err(error)) => {
                     drop(owner);
-                    self.locks.lose_of_open(file);
+                    self.lose_locks_of(file);
                     let status = if let OpError::Status(status) = error { status } else { Status::IO };
                     let Some(stateid) = held.filter(|_| recovery(status) == Recovery::Reopen) else {
                         file.lose(status);
@@ -320,14 +321,53 @@ impl Nfs4 {
 
     /// Makes the server know the local locks of a file (§10.4.2). One that it refuses is lost.
     async fn make_locks_known(&self, handle: &Handle) {
+        let mut known = Vec::new();
         for locker in self.locks.local_of(handle) {
-            let _turn = locker.turn().await;
+            let turn = locker.turn().await;
             for (held, file) in locker.local() {
                 if self.make_lock_known(&locker, held, &file).await.is_none() {
                     locker.lose(held);
+                    self.locks_lost(handle);
                 }
             }
+            known.push((locker, turn));
         }
+        if known.is_empty() || self.is_delegation_valid(handle).await {
+            return;
+        }
+        // The server has revoked it before it granted the locks. Others may have had them, and have changed the file.
+        for (locker, _turn) in &known {
+            for (open, stateid) in locker.stateids() {
+                self.unlock_unused(&locker.file, stateid).await;
+                locker.lose_of_open(open);
+            }
+        }
+        self.locks_lost(handle);
+    }
+
+    /// Asks the server whether a file's delegation is valid (§18.48).
+    async fn is_delegation_valid(&self, handle: &Handle) -> bool {
+        let Some(stateid) = self.delegations.stateid(handle) else { return false };
+        let stateids = List::new(vec![stateid]).unwrap_or_default();
+        let test = [Op::TestStateid(TestStateidArgs { stateids })];
+        let Ok(mut results) = self.read_only(&self.config.machine, &test).await else { return true };
+        let tested = results.next(|result| match result {
+            OpResult::TestStateid(Outcome::Ok(statuses)) => Some(statuses),
+            _ => None,
+        });
+        let is_valid = |status: &Status| matches!(*status, Status::OK | Status::OLD_STATEID);
+        // Servers that cannot test it have not said that it is revoked.
+        tested.map_or(true, |statuses| statuses.iter().all(is_valid))
+    }
+
+    /// Unlocks what the server has locked with a stateid that nobody will use.
+    async fn unlock_unused(&self, handle: &Handle, lock_stateid: Stateid) {
+        let (offset, length) = (LockRange::WHOLE.offset(), LockRange::WHOLE.wire_length());
+        let lock_type = lock_type(LockKind::Exclusive, false);
+        let unlock = Op::LockU(LockUArgs { lock_type, seqid: 0, lock_stateid, offset, length });
+        let free = Op::FreeStateid(FreeStateidArgs { stateid: lock_stateid });
+        // No caller is left to handle a failure.
+        let _ = self.change(&self.config.machine, &[put(*handle), unlock, free]).await;
     }
 
     /// Sends LOCK for a local lock, again if the server has restarted since. `None` if the server refuses.
@@ -582,7 +622,7 @@ impl Nfs4 {
     }
 
     /// Lets the server forget a stateid that it has revoked (§18.38), which 4.0 does not have.
-    async fn free(&self, caller: &Caller, stateid: Stateid) {
+    pub(super) async fn free(&self, caller: &Caller, stateid: Stateid) {
         if !self.has_sessions() {
             return;
         }
@@ -592,8 +632,23 @@ impl Nfs4 {
 
     /// Notes that the server has revoked a delegation: the locks that were local under it are lost.
     pub(super) fn delegation_revoked(&self, handle: &Handle, stateid: &Stateid) {
-        if self.delegations.revoked(handle, stateid) {
-            self.locks.lose_local(handle);
+        if self.delegations.revoked(handle, stateid) && self.locks.lose_local(handle) {
+            self.locks_lost(handle);
+        }
+    }
+
+    /// Notes that locks of a file are lost: data that were written under them must not reach the server (RFC 8881 §10.5).
+    pub(super) fn locks_lost(&self, handle: &Handle) {
+        self.locks.note_loss(handle);
+        for cache in self.delegations.caches() {
+            cache.lock_lost(handle);
+        }
+    }
+
+    /// Notes that the server has given up all locks through an open.
+    pub(super) fn lose_locks_of(&self, file: &OpenFile) {
+        if self.locks.lose_of_open(file) {
+            self.locks_lost(&file.handle);
         }
     }
 }

@@ -40,6 +40,7 @@ impl Nfs4 {
             let is_open = open.contains(&held.open);
             if !is_open || !self.reclaim_lock(session, locker, held, &file).await? {
                 locker.lose(held);
+                self.locks_lost(&locker.file);
             }
         }
         locker.end_reclaim();

@@ -109,7 +109,7 @@ impl Nfs4 {
         if session.minor_version == 0 {
             self.setup().renew(session).await?;
         }
-        self.locks.lose_of_open(file);
+        self.lose_locks_of(file);
         let refused = file.stateid()?;
         if file.is_local() {
             self.delegation_revoked(&file.handle, &refused);

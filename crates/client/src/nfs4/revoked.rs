@@ -45,8 +45,12 @@ impl Nfs4 {
                 }
                 has_found = true;
                 match state {
-                    Tested::Lock(locker, open) => locker.lose_of_open(*open),
-                    Tested::Open(file) => self.locks.lose_of_open(file),
+                    Tested::Lock(locker, open) => {
+                        if locker.lose_of_open(*open) {
+                            self.locks_lost(&locker.file);
+                        }
+                    }
+                    Tested::Open(file) => self.lose_locks_of(file),
                     Tested::Delegation(handle) => self.delegation_revoked(handle, stateid),
                     Tested::Directory(handle) => self.directory_watches.lost(Some(handle)),
                 }

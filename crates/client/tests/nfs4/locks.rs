@@ -255,6 +255,36 @@ fn a_lock_that_another_client_took_after_the_lease_is_lost() {
 }
 
 #[test]
+fn a_lock_that_the_server_grants_to_another_owner_of_the_client_is_lost() {
+    for version in [Version::V41, Version::V42] {
+        let world = World::new();
+        let ((one, peer), (two, _)) =
+            (world.mounted_undelegated(version), world.mounted_undelegated(version));
+        let (first, again, other) = (open(&world, &one), open(&world, &one), open(&world, &two));
+        world.run(first.lock(ONE, range(0, 10), Exclusive)).unwrap();
+        world.run(first.lock(TWO, range(20, 10), Exclusive)).unwrap();
+        peer.cut(&world, true);
+        world.pass(LEASE + Duration::from_secs(5));
+        for held in [range(0, 10), range(20, 10)] {
+            world.run(other.lock(ONE, held, Exclusive)).unwrap();
+            world.run(other.unlock(ONE, held)).unwrap();
+        }
+        // The client cannot ask yet which locks were revoked.
+        peer.judge(|ops| if ops.contains(&OpNum::TEST_STATEID) { Fate::Hold } else { Fate::Serve });
+        peer.cut(&world, false);
+        world.run(again.lock(TWO, range(5, 10), Exclusive)).unwrap();
+        let error = world.run(first.read_at(0, 1)).unwrap_err();
+        assert_eq!(error.cause, client::error::OpError::LockLost);
+        world.run(first.unlock(ONE, LockRange::WHOLE)).unwrap();
+        peer.release(&world);
+        world.pass(Duration::from_secs(60));
+        assert_eq!(world.run(first.read_at(0, 1)).unwrap_err().cause, client::error::OpError::LockLost);
+        world.run(first.unlock(TWO, range(20, 10))).unwrap();
+        assert!(world.run(first.read_at(0, 1)).unwrap().is_empty());
+    }
+}
+
+#[test]
 fn a_lock_that_cannot_be_reclaimed_is_lost() {
     for version in VERSIONS {
         let world = World::new();

@@ -13,7 +13,7 @@ use client::locks::{LockOwner, LockRange};
 use client::results::OpenMode;
 use protocol::nfs4::types::OpNum;
 
-use crate::world::{LEASE, World};
+use crate::world::{Fate, LEASE, World};
 
 const ONE: LockOwner = LockOwner::Process(1);
 const TWO: LockOwner = LockOwner::Process(2);
@@ -228,4 +228,31 @@ fn locks_under_a_revoked_delegation_are_lost() {
     assert_eq!(lost.errno(), Errno::EIO, "what the lock protected may have changed");
     world.run(file.unlock(ONE, range(0, 10))).unwrap();
     assert_eq!(world.run(file.read_at(0, 1)).unwrap().concat(), [7]);
+}
+
+#[test]
+fn a_local_lock_that_the_server_grants_after_it_has_revoked_the_delegation_is_lost() {
+    let world = one_file();
+    let ((one, peer), (two, _)) = (mounted(&world, Version::V42), world.mounted_undelegated(Version::V42));
+    let file = world.run(one.open(b"file", &BOTH)).unwrap();
+    world.run(file.lock(ONE, range(0, 10), Exclusive)).unwrap();
+    assert_eq!((held(&one), peer.count(OpNum::LOCK)), (1, 0));
+    peer.cut(&world, true);
+    world.pass(LEASE + Duration::from_secs(5));
+    let other = world.run(two.open(b"file", &BOTH)).unwrap();
+    world.run(other.write_at(0, Bytes::from_static(b"other"))).unwrap();
+    world.run(other.close()).unwrap();
+    // The client learns nothing of it before the delegation is returned for the lock of another owner.
+    let mut has_locked = false;
+    peer.judge(move |ops| {
+        has_locked |= ops.contains(&OpNum::LOCK);
+        if !has_locked && ops.contains(&OpNum::TEST_STATEID) { Fate::Hold } else { Fate::Serve }
+    });
+    peer.cut(&world, false);
+    world.run(file.lock(TWO, range(50, 1), Exclusive)).unwrap();
+    let lost = world.run(file.read_at(0, 1)).unwrap_err();
+    assert_eq!(lost.errno(), Errno::EIO, "another client has changed what the lock protected");
+    world.run(file.unlock(ONE, range(0, 10))).unwrap();
+    assert_eq!(world.run(file.read_at(0, 5)).unwrap().concat(), b"other");
+    assert_eq!(world.server().counts().locks, 1);
 }

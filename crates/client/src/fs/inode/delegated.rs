@@ -151,6 +151,17 @@ impl DelegatedCache for Shared {
         })
     }
 
+    fn lock_lost(self: Arc<Self>, handle: &FileHandle) {
+        let Some(inode) = self.find(handle) else { return };
+        inode.forget_content();
+        let mut state = self.state.lock();
+        // The server refuses it, unless it was executed before.
+        state.truncations.remove(&inode.node.id);
+        if state.writes.unstable_bytes(inode.node.id) > 0 {
+            state.writes.discard(inode.node.id, Errno::EIO);
+        }
+    }
+
     fn writes_ended(self: Arc<Self>, handle: FileHandle) -> CacheWork {
         Box::pin(async move {
             let Some(inode) = self.find(&handle) else { return };

@@ -71,7 +71,7 @@ impl Nfs4 {
             Stability::FileSync => StableHow::FileSync,
         };
         let (reply, before, attributes) = self
-            .with_stateid(state, |stateid| {
+            .with_guarded_stateid(state, |stateid| {
                 let write = Op::Write(WriteArgs { stateid, offset, stable, data: Opaque::default() });
                 async move {
                     self.may_write(&handle).await?;

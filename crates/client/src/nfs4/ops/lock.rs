@@ -186,6 +186,7 @@ impl Nfs4 {
                 if !locker.granted(sent.snapshot, file, stateid, held) {
                     return Ok(Attempt::Again);
                 }
+                self.lose_conflicting(locker, held, caller).await;
                 take_attributes(&mut sent.results).map(Attempt::Granted)
             }
             LockOutcome::Denied(_) => Ok(Attempt::Denied),
@@ -213,8 +214,8 @@ impl Nfs4 {
             // Reclaimed meanwhile.
             Recovery::Reopen if locker.snapshot(asked.file.owner) != sent.snapshot => Ok(()),
             Recovery::Reopen if sent.snapshot.stateid.is_some() => {
-                if self.is_lease_kept().await? {
-                    locker.lose_of_open(asked.file.owner);
+                if self.is_lease_kept().await? && locker.lose_of_open(asked.file.owner) {
+                    self.locks_lost(&locker.file);
                 }
                 if asked.file.has_lost_lock() { Err(OpError::LockLost) } else { Ok(()) }
             }

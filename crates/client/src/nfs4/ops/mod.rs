@@ -21,6 +21,7 @@ mod copy;
 mod directory;
 mod file;
 mod filesystem;
+mod guarded;
 mod lock;
 mod lockt;
 mod locku;
@@ -88,7 +89,7 @@ impl Nfs4 {
     }
 
     /// Executes a compound that changes nothing.
-    async fn read_only(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
+    pub(in crate::nfs4) async fn read_only(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
         self.execute(caller, ops, &[], false).await
     }
 

@@ -75,7 +75,7 @@ impl Nfs4 {
                 outcome => return outcome,
             }
         }
-        self.with_stateid(state, set_as).await
+        self.with_guarded_stateid(state, set_as).await
     }
 
     /// Returns the caller's permissions among the requested ones.
