@@ -185,7 +185,7 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "clients of versions 4.1 and 4.2 with caches and delegations: locks exclude, closed and synced data are seen",
         run: |seed| {
             let versions = &[ClientVersion::V41, ClientVersion::V42, ClientVersion::V42];
-            full_clients::run_cached(seed, versions, true)
+            full_clients::run_cached(seed, versions)
         },
     },
     Scenario {
@@ -198,7 +198,15 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "the same with versions 4.0, 4.1 and 4.2 together",
         run: |seed| {
             let versions = &[ClientVersion::V40, ClientVersion::V41, ClientVersion::V42];
-            full_clients::run_cached(seed, versions, true)
+            full_clients::run_cached(seed, versions)
+        },
+    },
+    Scenario {
+        name: "client-revoked",
+        about: "clients with caches, delegations and locks that fall silent for longer than the lease: nothing is overwritten",
+        run: |seed| {
+            let versions = &[ClientVersion::V41, ClientVersion::V42, ClientVersion::V42];
+            full_clients::run_revoked(seed, versions)
         },
     },
 ];

@@ -23,6 +23,8 @@ const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, ..OpenOptions::REA
 struct Cached {
     program: Program,
     fs: FileSystem,
+    /// The lapses of the host when the program asked for the lock.
+    lapses: u64,
 }
 
 /// Runs `rounds` rounds, each on a random file, or on the file `own` if files are private.
@@ -30,7 +32,7 @@ struct Cached {
 /// # Errors
 /// An impossible result.
 pub(super) async fn run(program: Program, fs: FileSystem, own: usize, rounds: u32) -> Result<(), String> {
-    let mut cached = Cached { program, fs };
+    let mut cached = Cached { program, fs, lapses: 0 };
     // Some files stay open from one round to another.
     let mut kept: Option<(usize, File)> = None;
     for _ in 0..rounds {
@@ -79,11 +81,42 @@ impl Cached {
         match result {
             Ok(()) => Ok(true),
             Err(error) if error.errno() == Errno::EIO => {
-                self.program.model.borrow_mut().files[file].closed = None;
+                let mut model = self.program.model.borrow_mut();
+                let shared = &mut model.files[file];
+                shared.closed = shared.closed.filter(|(_, host)| *host != self.program.id.0);
                 Ok(false)
             }
             Err(error) => Err(self.program.wrong(what, &error.cause)),
         }
+    }
+
+    /// Returns whether the server cannot have revoked the program's lock.
+    fn is_sure(&self) -> bool {
+        let (model, host) = (self.program.model.borrow(), self.program.id.0);
+        model.lapses_of(host) == self.lapses && !model.is_silent(host)
+    }
+
+    /// Checks that nothing was written under a lock that another program has got before it overwrote the file.
+    fn check_dead(&self, file: usize, found: &[u8]) -> Result<(), String> {
+        let model = self.program.model.borrow();
+        match describe(found).into_iter().find(|version| model.dead.contains_key(&(file, *version))) {
+            Some(version) => {
+                let what = format!("version {version} of {} was written without the lock", file_name(file));
+                Err(self.program.wrong(&what, &describe(found)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether data are of a version whose lock this host has lost, and may not know yet.
+    fn has_own_lost(&self, file: usize, found: &[u8]) -> bool {
+        let model = self.program.model.borrow();
+        let lost = model.orphaned.iter().chain(&model.dead);
+        let own: Vec<u64> = lost
+            .filter(|((of, _), host)| *of == file && **host == self.program.id.0)
+            .map(|((_, version), _)| *version)
+            .collect();
+        describe(found).iter().any(|version| own.contains(version))
     }
 
     async fn open(&self, file: usize, options: &OpenOptions) -> Result<File, String> {
@@ -104,8 +137,9 @@ impl Cached {
 
     /// Notes that others must see a version now.
     fn note_closed(&self, file: usize, written: Option<u64>) {
-        let Some(version) = written else { return };
+        let Some(version) = written.filter(|_| self.is_sure()) else { return };
         let mut model = self.program.model.borrow_mut();
+        model.overwritten(file);
         let shared = &mut model.files[file];
         if version > shared.oldest() {
             shared.closed = Some((version, self.program.id.0));
@@ -118,17 +152,14 @@ impl Cached {
             return Ok(None);
         }
         self.check_locked(file, opened).await?;
-        let version = {
-            let mut model = self.program.model.borrow_mut();
-            model.files[file].begun += 1;
-            model.files[file].begun
-        };
+        let version = self.program.model.borrow_mut().begin(file, self.program.id);
         let mut written = self.write(file, version, opened).await?.then_some(version);
         if written.is_some() && self.program.rng.chance(40) {
             self.program.begin(format!("sync version {version} of {}", file_name(file)));
             let synced = opened.sync().await;
             match self.succeeded(file, "sync", synced)? {
-                true => self.program.model.borrow_mut().files[file].synced = version,
+                true if self.is_sure() => self.program.model.borrow_mut().files[file].synced = version,
+                true => {}
                 false => written = None,
             }
         }
@@ -141,10 +172,12 @@ impl Cached {
 
     async fn acquire(&mut self, file: usize, opened: &File) -> Result<bool, String> {
         for _ in 0..TRIES {
+            self.lapses = self.program.model.borrow().lapses_of(self.program.id.0);
             self.program.begin(format!("lock {}", file_name(file)));
             match opened.try_lock(self.owner(), LockRange::WHOLE, LockKind::Exclusive).await {
                 Ok(()) => {
-                    let holder = self.program.model.borrow_mut().files[file].holder.replace(self.program.id);
+                    let is_sure = self.is_sure();
+                    let holder = self.program.model.borrow_mut().take(file, self.program.id, is_sure);
                     if let Some(holder) = holder {
                         return Err(self
                             .program
@@ -164,8 +197,14 @@ impl Cached {
 
     async fn release(&self, file: usize, opened: &File, written: Option<u64>) -> Result<(), String> {
         self.program.begin(format!("unlock {}", file_name(file)));
-        // It is free some time before the call returns.
-        self.program.model.borrow_mut().files[file].holder = None;
+        {
+            // It is free some time before the call returns.
+            let mut model = self.program.model.borrow_mut();
+            let shared = &mut model.files[file];
+            if shared.holder == Some(self.program.id) {
+                (shared.holder, shared.writing) = (None, None);
+            }
+        }
         let unlocked = opened.unlock(self.owner(), LockRange::WHOLE).await;
         if self.succeeded(file, "unlock", unlocked)? {
             self.note_closed(file, written);
@@ -178,6 +217,10 @@ impl Cached {
         self.program.begin(format!("read {} with the lock", file_name(file)));
         let oldest = self.program.model.borrow().files[file].oldest();
         let Some(found) = self.read(file, opened).await? else { return Ok(()) };
+        if !self.is_sure() {
+            return Ok(());
+        }
+        self.check_dead(file, &found)?;
         let shared = self.program.model.borrow().files[file];
         let oldest = oldest.min(shared.oldest());
         if oldest == shared.begun && found != content(file, oldest) {
@@ -198,6 +241,10 @@ impl Cached {
         match found {
             // What a machine that was killed had is lost.
             Some(found) => {
+                if self.has_own_lost(file, &found) {
+                    return Ok(());
+                }
+                self.check_dead(file, &found)?;
                 check_blocks(&self.program, file, &found, (oldest.min(shared.oldest()), shared.begun))
             }
             None => Ok(()),

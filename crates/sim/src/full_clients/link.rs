@@ -98,6 +98,11 @@ impl Link {
         }
     }
 
+    /// Makes all later records vanish.
+    pub(super) fn stall(&mut self) {
+        self.is_stalled = true;
+    }
+
     /// Decides the fate of a record that is sent now.
     pub(super) fn send(
         &mut self,

@@ -55,38 +55,52 @@ const DATA_ROUNDS: u32 = 8;
 const CACHED_ROUNDS: u32 = 14;
 /// A lease time in which every recall is answered: nothing is revoked.
 const LONG_LEASE: Duration = Duration::from_secs(900);
+/// A lease time that ends while a host is silent.
+const SHORT_LEASE: Duration = Duration::from_secs(20);
 /// The part of a run in which the network is faulty and processes are killed.
 const FAULTS_WITHIN: Duration = Duration::from_secs(120);
+
+/// What the clients of a run do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Without caches, programs change names, and write files under lock files.
+    Uncached,
+    /// With caches and delegations, programs change names, and write files through the cache under byte-range locks.
+    Cached,
+    /// As `Cached`, without changes of names; hosts fall silent for longer than the lease time.
+    Revoked,
+}
 
 /// Runs clients of `versions`, one machine each.
 ///
 /// # Errors
 /// Returns the failure.
 pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
-    run_with(seed, versions, false, true)
+    run_with(seed, versions, Kind::Uncached)
 }
 
-/// As [`run`], with caches and delegations: programs lock byte ranges of the files and write through the cache. Others change names
-/// if `changes_names`.
+/// As [`run`], with caches and delegations: programs lock byte ranges of the files and write through the cache.
 ///
 /// # Errors
 /// Returns the failure.
-pub(crate) fn run_cached(
-    seed: u64,
-    versions: &'static [Version],
-    changes_names: bool,
-) -> Result<Report, String> {
-    run_with(seed, versions, true, changes_names)
+pub(crate) fn run_cached(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
+    run_with(seed, versions, Kind::Cached)
 }
 
-fn run_with(
-    seed: u64,
-    versions: &'static [Version],
-    is_cached: bool,
-    changes_names: bool,
-) -> Result<Report, String> {
+/// As [`run_cached`], with a short lease and hosts that fall silent, so that the server revokes their state. The network is reliable
+/// otherwise.
+///
+/// # Errors
+/// Returns the failure.
+pub(crate) fn run_revoked(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
+    run_with(seed, versions, Kind::Revoked)
+}
+
+fn run_with(seed: u64, versions: &'static [Version], kind: Kind) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let memory = [Memory::All, Memory::Replies, Memory::Clients][rng.below(3) as usize];
+    let memory = if kind == Kind::Revoked { Memory::All } else { memory };
+    let is_cached = kind != Kind::Uncached;
     let model = SharedModel::default();
     let launched = Rc::clone(&model);
     // The disk caches of machines, which survive kills of their processes.
@@ -100,18 +114,16 @@ fn run_with(
         launch((host, boot), (versions[host], is_cached), blocks, clock, rng, &launched)
     });
     let mut world = World::new(Rng::new(rng.next_u64()), versions.len(), memory, launch);
-    world.lease = is_cached.then_some(LONG_LEASE);
     let is_private = memory == Memory::Clients;
     let files = if is_private { versions.len() * PROGRAMS } else { FILES };
     *model.borrow_mut() = Model {
         files: vec![model::SharedFile::default(); files],
         is_private,
-        changes_names,
+        changes_names: kind != Kind::Revoked,
         ..Model::default()
     };
     (0..files).for_each(|file| put(&world.backend, file));
-    let power_failures = if memory == Memory::All { rng.below(3) } else { 0 };
-    world.plan_faults(rng.below(3), power_failures, rng.below(2), FAULTS_WITHIN);
+    plan(&mut world, kind, memory, &mut rng, &model);
     world.run().map_err(|why| format!("{why} ({memory:?}); {}", doing(&model.borrow())))?;
     let model = model.borrow();
     check_names(&world.backend, &model)?;
@@ -124,6 +136,22 @@ fn run_with(
         return Err(format!("something is left: {counts:?}"));
     }
     Ok(Report { time: world.now(), messages: world.messages, checks: model.checks })
+}
+
+/// Sets the lease time and plans the faults of a run.
+fn plan(world: &mut World, kind: Kind, memory: Memory, rng: &mut Rng, model: &SharedModel) {
+    if kind == Kind::Revoked {
+        world.lease = Some(SHORT_LEASE);
+        world.end_faults();
+        world.plan_faults(0, 0, rng.below(2), FAULTS_WITHIN);
+        world.plan_silences(1 + rng.below(4), SHORT_LEASE, FAULTS_WITHIN);
+        let model = Rc::clone(model);
+        world.on_silence = Box::new(move |host| model.borrow_mut().lapsed(host));
+        return;
+    }
+    world.lease = (kind == Kind::Cached).then_some(LONG_LEASE);
+    let power_failures = if memory == Memory::All { rng.below(3) } else { 0 };
+    world.plan_faults(rng.below(3), power_failures, rng.below(2), FAULTS_WITHIN);
 }
 
 /// Returns the current steps of programs that have not ended.
@@ -320,6 +348,14 @@ fn check_files(backend: &crate::backend::SlowFs, model: &Model) -> Result<(), St
         let found = crate::backend::content(backend.inner(), &data::file_name(file), u32::MAX);
         if found.as_ref() != Some(&data::content(file, shared.synced)) {
             return Err(format!("in the end {} is not version {}", data::file_name(file), shared.synced));
+        }
+    }
+    for (file, _) in model.files.iter().enumerate() {
+        let found = crate::backend::content(backend.inner(), &data::file_name(file), u32::MAX);
+        let found = data::describe(&found.unwrap_or_default());
+        if found.iter().any(|version| model.dead.contains_key(&(file, *version))) {
+            let name = data::file_name(file);
+            return Err(format!("in the end {name} has data written without the lock: {found:?}"));
         }
     }
     Ok(())

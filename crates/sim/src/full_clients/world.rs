@@ -93,6 +93,14 @@ enum Event {
     },
     /// The network is reliable afterwards.
     EndFaults,
+    /// Nothing passes between a host and the server.
+    Silence {
+        host: usize,
+        lasts: Duration,
+    },
+    EndSilence {
+        host: usize,
+    },
 }
 
 struct Scheduled {
@@ -141,6 +149,9 @@ pub(super) struct World {
     /// Alterations of messages to clients that are left, the next one last.
     alterations: Vec<Alteration>,
     launch: Launch,
+    /// Learns when a host begins or ends to be silent.
+    pub(super) on_silence: Box<dyn Fn(usize)>,
+    silent: Vec<bool>,
     hosts: Vec<Option<Host>>,
     boots: Vec<u64>,
     links: Vec<Link>,
@@ -171,6 +182,8 @@ impl World {
             faults: LinkFaults::MANY,
             alterations: Vec::new(),
             launch,
+            on_silence: Box::new(|_| {}),
+            silent: vec![false; hosts],
             hosts: (0..hosts).map(|_| None).collect(),
             boots: vec![0; hosts],
             links: Vec::new(),
@@ -207,6 +220,15 @@ impl World {
             self.schedule(at, Event::KillClient { host });
         }
         self.schedule(within, Event::EndFaults);
+    }
+
+    /// Schedules silences of hosts, each between half a lease time and four.
+    pub(super) fn plan_silences(&mut self, count: u64, lease: Duration, within: Duration) {
+        for _ in 0..count {
+            let (at, host) = (self.moment_within(within), self.rng.below(self.hosts.len() as u64) as usize);
+            let lasts = lease / 2 + self.moment_within(lease * 7 / 2);
+            self.schedule(at, Event::Silence { host, lasts });
+        }
     }
 
     /// Makes the network reliable.
@@ -276,6 +298,8 @@ impl World {
             Event::KillClient { host } => self.kill_client(host),
             Event::StartClient { host } => self.start_client(host),
             Event::EndFaults => self.end_faults(),
+            Event::Silence { host, lasts } => self.begin_silence(host, lasts),
+            Event::EndSilence { host } => self.end_silence(host),
         }
     }
 
@@ -349,7 +373,7 @@ impl World {
 /// Connections.
 impl World {
     fn connect(&mut self, host: usize, boot: u64, connection: EngineConnection) {
-        let is_refused = self.server.is_none();
+        let is_refused = self.server.is_none() || self.silent[host];
         let (starts, number) = (self.starts, self.links.len());
         let Some(process) = self.host(host, boot) else { return };
         if is_refused {
@@ -412,6 +436,9 @@ impl World {
             return;
         }
         self.messages += 1;
+        if self.silent[link.host] {
+            link.stall();
+        }
         let fate = link.send(direction, now, self.faults, &mut self.rng);
         let event = match direction {
             Direction::ToServer => Event::ToServer { link: number, record },
@@ -424,6 +451,26 @@ impl World {
             Delivery::ArrivesLast(at) => {
                 self.schedule(at, event);
                 self.break_link(number, at);
+            }
+        }
+    }
+
+    fn begin_silence(&mut self, host: usize, lasts: Duration) {
+        if !std::mem::replace(&mut self.silent[host], true) {
+            (self.on_silence)(host);
+            self.schedule(self.now() + lasts, Event::EndSilence { host });
+        }
+    }
+
+    /// Ends a silence. The connections from before are gone.
+    fn end_silence(&mut self, host: usize) {
+        self.silent[host] = false;
+        (self.on_silence)(host);
+        let now = self.now();
+        for number in 0..self.links.len() {
+            let link = &self.links[number];
+            if link.host == host && (link.is_open_at_client || link.is_open_at_server) {
+                self.break_link(number, now);
             }
         }
     }
