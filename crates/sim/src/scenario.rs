@@ -191,7 +191,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "client-cached-v40",
         about: "the same with version 4.0, whose delegations are recalled over connections of the server",
-        run: |seed| full_clients::run_cached(seed, &[ClientVersion::V40; 3], true),
+        run: |seed| full_clients::run_cached(seed, &[ClientVersion::V40; 3]),
     },
     Scenario {
         name: "client-cached-mixed",
