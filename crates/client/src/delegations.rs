@@ -116,6 +116,7 @@ impl Delegations {
             parked: Vec::new(),
             has_ended: false,
             reclaims: false,
+            is_revoked: false,
         };
         table.entries.insert(handle, entry);
         if let Some(modified) = modified {

@@ -32,11 +32,17 @@ impl Delegations {
         if entry.stateid.other != stateid.other || entry.phase == Phase::Lost {
             return false;
         }
+        entry.is_revoked = true;
         table.lose(handle, true);
         self.end_lost(handle);
         drop(table);
         self.signal.raise();
         true
+    }
+
+    /// Returns whether the server has revoked the delegation of a file.
+    pub(crate) fn is_revoked(&self, handle: &Handle) -> bool {
+        self.table.lock().entries.get(handle).is_some_and(|entry| entry.is_revoked)
     }
 
     /// Begins to reclaim after a restart of the server. Returns the files whose delegations are reclaimed. Those whose return was

@@ -53,6 +53,8 @@ pub(super) struct Entry {
     /// Whether it is reclaimed after a restart of the server although it is being returned: other clients must not read the file
     /// before its data are written back.
     pub(super) reclaims: bool,
+    /// Whether the server has revoked it. Otherwise one that is lost was not reclaimed after a restart of the server.
+    pub(super) is_revoked: bool,
 }
 
 impl Entry {

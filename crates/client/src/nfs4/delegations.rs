@@ -330,34 +330,47 @@ impl Nfs4 {
                     self.locks_lost(handle);
                 }
             }
-            known.push((locker, turn));
+            let stateids = locker.stateids();
+            known.push((locker, turn, stateids));
         }
-        if known.is_empty() || self.is_delegation_valid(handle).await {
+        if known.is_empty() || !self.is_delegation_revoked(handle).await {
             return;
         }
         // The server has revoked it before it granted the locks. Others may have had them, and have changed the file.
-        for (locker, _turn) in &known {
-            for (open, stateid) in locker.stateids() {
-                self.unlock_unused(&locker.file, stateid).await;
-                locker.lose_of_open(open);
+        for (locker, _turn, stateids) in &known {
+            for (open, stateid) in stateids {
+                // Those that were reclaimed since were not revoked.
+                if locker.stateids().contains(&(*open, *stateid)) {
+                    self.unlock_unused(&locker.file, *stateid).await;
+                    locker.lose_of_open(*open);
+                    self.locks_lost(handle);
+                }
             }
         }
-        self.locks_lost(handle);
     }
 
-    /// Asks the server whether a file's delegation is valid (§18.48).
-    async fn is_delegation_valid(&self, handle: &Handle) -> bool {
-        let Some(stateid) = self.delegations.stateid(handle) else { return false };
-        let stateids = List::new(vec![stateid]).unwrap_or_default();
-        let test = [Op::TestStateid(TestStateidArgs { stateids })];
-        let Ok(mut results) = self.read_only(&self.config.machine, &test).await else { return true };
-        let tested = results.next(|result| match result {
-            OpResult::TestStateid(Outcome::Ok(statuses)) => Some(statuses),
-            _ => None,
-        });
-        let is_valid = |status: &Status| matches!(*status, Status::OK | Status::OLD_STATEID);
-        // Servers that cannot test it have not said that it is revoked.
-        tested.map_or(true, |statuses| statuses.iter().all(is_valid))
+    /// Asks the server whether it has revoked a file's delegation (§18.48). One that it does not know may be of the server before a
+    /// restart.
+    async fn is_delegation_revoked(&self, handle: &Handle) -> bool {
+        if let Some(stateid) = self.delegations.stateid(handle).filter(|_| self.has_sessions()) {
+            let stateids = List::new(vec![stateid]).unwrap_or_default();
+            let test = [Op::TestStateid(TestStateidArgs { stateids })];
+            let tested = self.read_only(&self.config.machine, &test).await;
+            let tested = tested.and_then(|mut results| {
+                results.next(|result| match result {
+                    OpResult::TestStateid(Outcome::Ok(statuses)) => Some(statuses),
+                    _ => None,
+                })
+            });
+            let is_revoked = |status: &Status| {
+                matches!(*status, Status::ADMIN_REVOKED | Status::DELEG_REVOKED | Status::EXPIRED)
+            };
+            if tested.is_ok_and(|statuses| statuses.iter().any(is_revoked)) {
+                return true;
+            }
+        }
+        // Found meanwhile, and perhaps freed.
+        self.delegations.is_revoked(handle)
     }
 
     /// Unlocks what the server has locked with a stateid that nobody will use.

@@ -110,7 +110,7 @@ fn mount_8_mounts_by_its_helper() {
         .output()
         .expect("the helper");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    sh(&directory, "echo text > f");
+    sh(&directory, "echo text > f; sync f");
     assert_eq!(sh(&server.export(), "cat f"), "text\n");
     // By umount(8), which does not know this mount.
     sh(Path::new("/"), &format!("umount {}", directory.display()));

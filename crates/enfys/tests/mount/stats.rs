@@ -79,7 +79,7 @@ fn statistics_are_shown_as_text_and_for_prometheus() {
     }
     let server = Server::start();
     let mounted = Mounted::new(&server, "4.2", &[]);
-    mounted.sh("echo text > f");
+    mounted.sh("echo text > f; sync f");
     let directory = mounted.path.to_str().unwrap();
     let shown = run(&["stats", directory]);
     let text = String::from_utf8(shown.stdout).expect("text");
