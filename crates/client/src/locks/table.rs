@@ -75,6 +75,8 @@ struct OfOpen {
     is_lost: bool,
     /// Whether the server does not know its locks.
     is_local: bool,
+    /// Whether its locks were local until the server granted them, perhaps after it had revoked the delegation.
+    is_unproven: bool,
 }
 
 /// A LOCK under way. No lock of its file becomes local before its end.
@@ -333,7 +335,8 @@ impl Locker {
         for open in through.collect::<std::collections::BTreeSet<u32>>() {
             let file = opens.find(open).ok_or(invalid.clone())?;
             let stateid = stateids.get(&open).copied();
-            of_opens.insert(open, OfOpen { file, stateid, is_lost: false, is_local: false });
+            of_opens
+                .insert(open, OfOpen { file, stateid, is_lost: false, is_local: false, is_unproven: false });
         }
         let mut state = State { held, lost, opens: of_opens, ..State::default() };
         state.refresh_lost();
@@ -364,7 +367,13 @@ impl Locks {
         }
         file.note_locked();
         let mut state = locker.state.lock();
-        let of_open = OfOpen { file: Arc::clone(file), stateid: None, is_lost: false, is_local: true };
+        let of_open = OfOpen {
+            file: Arc::clone(file),
+            stateid: None,
+            is_lost: false,
+            is_local: true,
+            is_unproven: false,
+        };
         state.opens.entry(file.owner).or_insert(of_open).is_local = true;
         state.held.lock(held);
         LocalLock::Granted
@@ -401,11 +410,12 @@ impl Locks {
         owners
     }
 
-    /// Notes that local locks of a file are lost: the server has revoked its delegation. Returns whether there were any.
+    /// Notes that locks of a file that were local under its delegation are lost: the server has revoked it. Returns whether there were
+    /// any.
     pub(crate) fn lose_local(self: &Arc<Self>, file: &Handle) -> bool {
         let mut has_lost = false;
-        for locker in self.local_of(file) {
-            let opens = locker.state.lock().local_opens();
+        for locker in self.of_file(file) {
+            let opens = locker.state.lock().delegated_opens();
             opens.into_iter().for_each(|open| has_lost |= locker.lose_of_open(open));
         }
         has_lost
@@ -455,9 +465,14 @@ impl Locker {
             return false;
         }
         if let Some(of_open) = state.opens.get_mut(&open) {
-            (of_open.stateid, of_open.is_local) = (Some(stateid), false);
+            (of_open.stateid, of_open.is_local, of_open.is_unproven) = (Some(stateid), false, true);
         }
         true
+    }
+
+    /// Notes that the delegation was valid after the server had granted the locks that were local under it.
+    pub(crate) fn proven(&self) {
+        self.state.lock().opens.values_mut().for_each(|of_open| of_open.is_unproven = false);
     }
 
     /// Returns whether another lock fits within the bound of an owner.
@@ -484,7 +499,13 @@ impl Locker {
             return false;
         }
         file.note_locked();
-        let of_open = OfOpen { file: Arc::clone(file), stateid: None, is_lost: false, is_local: false };
+        let of_open = OfOpen {
+            file: Arc::clone(file),
+            stateid: None,
+            is_lost: false,
+            is_local: false,
+            is_unproven: false,
+        };
         state.opens.entry(file.owner).or_insert(of_open).stateid = Some(stateid);
         state.held.lock(held);
         true
@@ -545,7 +566,7 @@ impl Locker {
             state.lost.lock(held);
         }
         if let Some(of_open) = state.opens.get_mut(&open) {
-            (of_open.stateid, of_open.is_local) = (None, false);
+            (of_open.stateid, of_open.is_local, of_open.is_unproven) = (None, false, false);
         }
         state.refresh_lost();
         state.prune();
@@ -588,7 +609,7 @@ impl Locker {
             state.held.unlock(range);
         }
         for of_open in state.opens.values_mut() {
-            of_open.stateid = None;
+            (of_open.stateid, of_open.is_unproven) = (None, false);
             of_open.is_local &= keeps_local;
         }
         let file_of = |held: &HeldRange| {
@@ -652,7 +673,7 @@ impl State {
     fn exclusive(&self) -> Vec<(u32, Stateid)> {
         let is_exclusive =
             |open: &u32| self.held.iter().any(|held| held.open == *open && held.kind == LockKind::Exclusive);
-        let known = self.opens.iter().filter(|(open, _)| is_exclusive(open));
+        let known = self.opens.iter().filter(|(open, of_open)| is_exclusive(open) && !of_open.is_unproven);
         known.filter_map(|(open, of_open)| Some((*open, of_open.stateid?))).collect()
     }
 
@@ -660,9 +681,10 @@ impl State {
         self.opens.values().any(|of_open| of_open.is_local)
     }
 
-    /// Returns the opens with local locks.
-    fn local_opens(&self) -> Vec<u32> {
-        self.opens.iter().filter(|(_, of_open)| of_open.is_local).map(|(open, _)| *open).collect()
+    /// Returns the opens whose locks are lost with the delegation.
+    fn delegated_opens(&self) -> Vec<u32> {
+        let is_delegated = |of_open: &OfOpen| of_open.is_local || of_open.is_unproven;
+        self.opens.iter().filter(|(_, of_open)| is_delegated(of_open)).map(|(open, _)| *open).collect()
     }
 
     fn is_idle(&self) -> bool {

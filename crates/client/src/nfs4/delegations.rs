@@ -334,14 +334,15 @@ impl Nfs4 {
             known.push((locker, turn, stateids));
         }
         if known.is_empty() || !self.is_delegation_revoked(handle).await {
+            known.iter().for_each(|(locker, ..)| locker.proven());
             return;
         }
         // The server has revoked it before it granted the locks. Others may have had them, and have changed the file.
         for (locker, _turn, stateids) in &known {
             for (open, stateid) in stateids {
+                self.unlock_unused(&locker.file, *stateid).await;
                 // Those that were reclaimed since were not revoked.
                 if locker.stateids().contains(&(*open, *stateid)) {
-                    self.unlock_unused(&locker.file, *stateid).await;
                     locker.lose_of_open(*open);
                     self.locks_lost(handle);
                 }

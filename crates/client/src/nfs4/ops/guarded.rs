@@ -1,8 +1,8 @@
 //! Requests that change a file's data, with the stateid that ends when the right to write the data does.
 //!
-//! RFC 8881 §8.2.5: the stateid is that of the file's delegation; without one, that of a byte-range lock; without one, that of the
-//! open. So the server refuses a WRITE that arrives after it has revoked the delegation or the lock, even if the client does not know
-//! that yet. Version 4.0 ends all state of a client at once, and its open stateids do the same.
+//! RFC 8881 §8.2.5: the stateid should be that of the file's delegation; without one, that of a byte-range lock; without one, that of
+//! the open. So the server refuses a WRITE that arrives after it has revoked the delegation or the lock, even if the client does not
+//! know that yet. Here a lock that the server knows comes first: only it shows that the lock is not lost. Version 4.0 ends all state of a client at once, and its open stateids do the same.
 
 use std::future::Future;
 
@@ -25,7 +25,7 @@ enum Guard {
 }
 
 impl Nfs4 {
-    /// As [`Self::with_stateid`], with the stateid of the delegation or of a lock if there is one.
+    /// As [`Self::with_stateid`], with the stateid of a lock or of the delegation if there is one.
     ///
     /// # Errors
     /// [`OpError::LockLost`] if the server has revoked the lock.
@@ -62,11 +62,12 @@ impl Nfs4 {
     }
 
     fn guard(&self, file: &OpenFile) -> Option<(Guard, Stateid)> {
-        if let Some(stateid) = self.delegations.stateid_of_writes(&file.handle, &file.caller) {
-            return Some((Guard::Delegation, stateid));
+        // The delegation may be newer than a lock at the server, which the server may have revoked before it granted the delegation.
+        if let Some((locker, open, stateid)) = self.locks.exclusive_of(&file.handle, file.owner) {
+            return Some((Guard::Lock(locker, open), stateid));
         }
-        let (locker, open, stateid) = self.locks.exclusive_of(&file.handle, file.owner)?;
-        Some((Guard::Lock(locker, open), stateid))
+        let stateid = self.delegations.stateid_of_writes(&file.handle, &file.caller)?;
+        Some((Guard::Delegation, stateid))
     }
 
     /// Notes that the server has refused a stateid, unless it was replaced or has ended meanwhile.
