@@ -241,7 +241,7 @@ pub struct Config {
 /// versions use the client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallbackAddress {
-    /// The address that the server is told (`clientaddr=`); `None`: that of the connection to the server. The address 0.0.0.0 or `::`
+    /// The address that the client announces to the server (`clientaddr=`); `None`: that of the connection to the server. The address 0.0.0.0 or `::`
     /// says that it cannot call.
     pub address: Option<IpAddr>,
     /// The port to listen at (`callback_port=`); `None`: any.

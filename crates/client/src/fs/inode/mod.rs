@@ -178,8 +178,9 @@ impl Mount {
         self.shared.info
     }
 
-    /// Sets the function that is told of copies of attributes and names that became invalid before their time: another client has changed
-    /// the object, or a delegation has ended. It is called under locks: it must not wait, and call nothing of the client.
+    /// Sets a function that the cache calls when attributes or names become invalid before their timeout: another client has changed the
+    /// object, or a delegation has ended. The cache holds its locks during the call: the function must not wait, and must not call the
+    /// client.
     pub fn observe(&self, observer: impl Fn(Outdated) + Send + Sync + 'static) {
         self.shared.state.lock().observer = Some(Box::new(observer));
     }

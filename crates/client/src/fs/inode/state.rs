@@ -47,7 +47,7 @@ pub struct Outdated {
     pub names: bool,
 }
 
-/// Is told of outdated copies. It is called under locks, and must call nothing of the client.
+/// A function that the cache calls for each outdated object. The cache holds its locks: the function must not call the client.
 pub(super) type Observer = Box<dyn Fn(Outdated) + Send + Sync>;
 
 impl State {
@@ -251,8 +251,8 @@ impl Inode {
         state.invalidate(self.node.id, invalidate);
     }
 
-    /// Drops cached content if an own change is in flight, and the file has changed: `attributes` from the reply to an OPEN or LOCK do not
-    /// show whether others have changed it too, and whoever opened or locked it must see that.
+    /// Drops cached content if this client has a change in flight and `attributes`, from the reply to an OPEN or LOCK, differ from the
+    /// cached ones: they do not show whether other clients have changed the file too, and the opener must see such changes.
     pub(super) fn forget_if_changing(&self, attributes: &Attributes) {
         let is_changing = {
             let state = self.mount.shared.state.lock();
@@ -306,7 +306,7 @@ impl Change {
         let is_known = state.metadata.attributes.last_known(self.file).is_some();
         let invalidate = state.metadata.attributes.end_change(change, changed, now);
         state.invalidate(self.file, invalidate);
-        // Whoever makes a change knows of its own effect.
+        // Changes of this client alone outdate no copy: the caller updates its own.
         if is_known && (invalidate.data || invalidate.directory || invalidate.replaced) {
             state.outdate(self.file, invalidate.directory);
         }
