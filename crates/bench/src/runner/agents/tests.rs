@@ -1,5 +1,6 @@
 //! Agents of this machine: runs in a directory.
 
+use std::io::{BufReader, PipeReader, PipeWriter};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +22,21 @@ fn run_of(target: &Path, clients: u32) -> Run {
     options.plan().unwrap().runs().remove(0)
 }
 
+/// Returns a run whose files are prepared.
+fn prepared(target: &Path, clients: u32) -> Run {
+    let run = run_of(target, clients);
+    let place = Place::new(Access::Directory(target.to_owned()), "test", Arc::default());
+    prepare(&run, &place).unwrap();
+    run
+}
+
+/// Starts an agent in a thread; returns where it takes orders, and its reports.
+fn serving() -> (thread::JoinHandle<Result<(), String>>, PipeWriter, BufReader<PipeReader>) {
+    let (from, orders) = std::io::pipe().unwrap();
+    let (reports, to) = std::io::pipe().unwrap();
+    (thread::spawn(move || serve(BufReader::new(from), to)), orders, BufReader::new(reports))
+}
+
 #[test]
 fn clients_are_spread_evenly_over_agents() {
     let parts = |clients, count| (0..count).map(|number| part(clients, number, count)).collect::<Vec<_>>();
@@ -32,13 +48,8 @@ fn clients_are_spread_evenly_over_agents() {
 #[test]
 fn an_agent_does_its_part_when_it_is_told_to() {
     let directory = tempfile::tempdir().unwrap();
-    let run = run_of(directory.path(), 3);
-    let place = Place::new(Access::Directory(directory.path().to_owned()), "test", Arc::default());
-    prepare(&run, &place).unwrap();
-    let (from, mut orders) = std::io::pipe().unwrap();
-    let (reports, to) = std::io::pipe().unwrap();
-    let agent = thread::spawn(move || serve(std::io::BufReader::new(from), to));
-    let mut reports = std::io::BufReader::new(reports);
+    let run = prepared(directory.path(), 3);
+    let (agent, mut orders, mut reports) = serving();
     let mut next = || messages::read::<Report>(&mut reports).unwrap();
     assert!(matches!(next(), Some(Report::Hello { .. })));
     let job = Job { plan: "test".to_owned(), run, clients: 1..3 };
@@ -69,17 +80,12 @@ fn walk(directory: &Path) -> usize {
 #[test]
 fn an_agent_that_is_left_ends() {
     let directory = tempfile::tempdir().unwrap();
-    let run = run_of(directory.path(), 1);
-    let place = Place::new(Access::Directory(directory.path().to_owned()), "test", Arc::default());
-    prepare(&run, &place).unwrap();
-    let (from, mut orders) = std::io::pipe().unwrap();
-    let (reports, to) = std::io::pipe().unwrap();
-    let agent = thread::spawn(move || serve(std::io::BufReader::new(from), to));
+    let run = prepared(directory.path(), 1);
+    let (agent, mut orders, mut reports) = serving();
     let job = Job { plan: "test".to_owned(), run, clients: 0..1 };
     messages::write(&mut orders, &Order::Prepare(Box::new(job))).unwrap();
     drop(orders);
     agent.join().unwrap().unwrap();
-    let mut reports = std::io::BufReader::new(reports);
     let mut last = None;
     while let Some(report) = messages::read::<Report>(&mut reports).unwrap() {
         last = Some(report);
