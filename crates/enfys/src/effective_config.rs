@@ -76,6 +76,10 @@ struct EffectiveExport {
     #[serde(skip_serializing_if = "Option::is_none")]
     quota_bytes: Option<u64>,
     pseudo: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    referral: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    replicas: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u32>,
     read_only: bool,
@@ -189,7 +193,12 @@ impl EffectiveLimits {
 impl EffectiveExport {
     fn new(plan: &ExportPlan) -> Self {
         let options = &plan.options;
+        let elsewhere: Vec<_> = options.locations.elsewhere().iter().map(ToString::to_string).collect();
+        let (referral, replicas) =
+            if options.locations.is_absent() { (elsewhere, Vec::new()) } else { (Vec::new(), elsewhere) };
         let common = Self {
+            referral,
+            replicas,
             pseudo: plan.pseudo.clone(),
             id: plan.id,
             read_only: options.read_only,
@@ -220,6 +229,7 @@ impl EffectiveExport {
                 submounts: Some(if plan.serves_submounts { "serve" } else { "hide" }),
                 ..common
             },
+            Source::Elsewhere(_) => common,
             Source::Memory(_) => {
                 let (bytes, quota) = plan.memory.bytes_and_quota();
                 Self { memory: true, memory_bytes: Some(bytes), quota_bytes: quota, ..common }

@@ -254,7 +254,7 @@ fn check_memory(arguments: &ServeArguments) -> Result<(), String> {
 
 /// Returns the given state directory, or the default one if one is needed.
 fn state_dir(asked: Option<&PathBuf>, exports: &[ExportPlan]) -> Result<Option<PathBuf>, String> {
-    let is_transient = exports.iter().all(|export| matches!(export.source, Source::Memory(_)));
+    let is_transient = exports.iter().all(|export| !matches!(export.source, Source::Directory(_)));
     match asked {
         Some(path) => std::path::absolute(path)
             .map(Some)

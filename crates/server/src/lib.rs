@@ -60,7 +60,7 @@ pub use dispatch::{Disposition, Outcome};
 pub use exports::junction::Junction;
 pub use exports::{
     ClientPattern, DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportOptions, ExportTable,
-    LargeFiles, Squash,
+    LargeFiles, Location, Locations, Squash,
 };
 pub use flavor::{Flavor, Flavors, FlavorsError};
 pub use handle::{ExportId, HandleKey, SHORT_HANDLE_BYTES, WIRE_HANDLE_MAX, WireHandle};

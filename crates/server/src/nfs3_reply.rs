@@ -79,6 +79,8 @@ fn target_status(error: TargetError) -> NfsStat {
         TargetError::NotAdmitted | TargetError::TooWeak => NfsStat::ACCES,
         // As Linux's server answers.
         TargetError::UnprivilegedPort => NfsStat::PERM,
+        // RFC 1813 §2.6: the handle "referred to a file on a non-local file system on the server".
+        TargetError::Moved => NfsStat::REMOTE,
     }
 }
 

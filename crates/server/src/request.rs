@@ -57,6 +57,8 @@ pub(crate) enum TargetError {
     TooWeak,
     /// The export takes AUTH_SYS from ports below 1024 only.
     UnprivilegedPort,
+    /// The file system is on other servers only.
+    Moved,
 }
 
 /// The outcome of a call.
@@ -116,6 +118,9 @@ impl Request<'_> {
         };
         if self.is_port_refused(export) {
             return Err(TargetError::UnprivilegedPort);
+        }
+        if export.is_absent() {
+            return Err(TargetError::Moved);
         }
         export.counts.requests.fetch_add(1, Relaxed);
         Ok(Target { export, handle, context: self.context(export) })

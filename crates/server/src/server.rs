@@ -209,8 +209,8 @@ impl Server {
         self.shared.exports.load_full()
     }
 
-    /// Replaces all exports. Running calls finish with the exports that they began with. Opens and locks in removed exports are revoked, so
-    /// that their files are closed; [`Self::maintain`] revokes those that running calls still make there.
+    /// Replaces all exports. Running calls finish with the exports that they began with. Opens and locks in exports that were removed
+    /// or have moved are revoked, so that their files are closed; [`Self::maintain`] revokes those that running calls still make there.
     pub fn replace_exports(&self, exports: ExportTable) {
         let exports = exports.with_names(Arc::clone(&self.host_names));
         let old = self.shared.exports.swap(Arc::new(exports));
@@ -240,7 +240,8 @@ impl Server {
 
     fn revoke_unserved(&self) {
         let exports = self.shared.exports.load();
-        let served: HashSet<_> = exports.iter().chain(exports.nested()).map(|export| export.fsid).collect();
+        let present = exports.iter().chain(exports.nested()).filter(|export| !export.is_absent());
+        let served: HashSet<_> = present.map(|export| export.fsid).collect();
         self.shared.state.revoke_unserved(|fsid| served.contains(&fsid));
     }
 

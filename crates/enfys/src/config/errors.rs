@@ -31,6 +31,8 @@ const EXPECTED: &[(&str, &str)] = &[
     ("export.memory-bytes", BYTES),
     ("export.quota-bytes", BYTES),
     ("export.pseudo", "a path, as in \"/data\""),
+    ("export.referral", LOCATIONS),
+    ("export.replicas", LOCATIONS),
     ("export.id", "an integer from 1 to 4294967295"),
     ("export.read-only", BOOLEAN),
     ("export.squash", "\"root\", \"all\" or \"none\""),
@@ -57,6 +59,7 @@ const EXPECTED: &[(&str, &str)] = &[
 
 const CLIENTS: &str =
     "a list of networks, host names, wildcards and netgroups, as in [\"10.0.0.0/8\", \"*.example.org\"]";
+const LOCATIONS: &str = "a list of HOST:/PATH, as in [\"nfs.example.org:/data\"]";
 const BOOLEAN: &str = "true or false";
 const PORT: &str = "a port from 1 to 65535";
 const BYTES: &str = "a number of bytes, as in 4294967296";

@@ -238,6 +238,10 @@ pub struct ExportConfig {
     pub quota_bytes: Option<u64>,
     /// The path that clients mount.
     pub pseudo: Option<String>,
+    /// The servers that have the files, if this one does not: `HOST:/PATH` each.
+    pub referral: Option<Vec<String>>,
+    /// Other servers that have the same files: `HOST:/PATH` each.
+    pub replicas: Option<Vec<String>>,
     /// Its number in file handles. Default: a hash of path and file system.
     pub id: Option<u32>,
     /// Whether changes are refused.

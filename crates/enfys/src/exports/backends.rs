@@ -321,6 +321,12 @@ impl Backends {
                 info!(path = %path.display(), acts_as, handles, "directory opened");
                 Ok(Opened::Directory(directory, first))
             }
+            Source::Elsewhere(_) => {
+                // Never used: all operations are answered MOVED. The same identity at each start, for the same export ID.
+                let nothing =
+                    MemOptions { identity: *b"enfys-elsewhere1", max_bytes: 0, ..MemOptions::default() };
+                Ok(Opened::Memory(Arc::new(MemFs::new(&nothing))))
+            }
             Source::Memory(_) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let (max_bytes, quota_bytes) = plan.memory.bytes_and_quota();

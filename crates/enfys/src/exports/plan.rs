@@ -4,7 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use server::{ClientPattern, DEFAULT_ANONYMOUS, ExportOptions, Flavors, LargeFiles, Squash};
+use server::{
+    ClientPattern, DEFAULT_ANONYMOUS, ExportOptions, Flavors, LargeFiles, Location as ElsewhereLocation,
+    Locations, Squash,
+};
 use store::error_text;
 use vfs::{Credentials, MemOptions};
 
@@ -69,6 +72,8 @@ pub enum Source {
     Directory(PathBuf),
     /// A file system in memory, identified by its export path.
     Memory(String),
+    /// None: the files are on other servers. Identified by its export path.
+    Elsewhere(String),
 }
 
 /// Bounds of a file system in memory; `None` is the default.
@@ -122,7 +127,12 @@ impl ExportPlan {
         }
         let source = match &config.path {
             Some(path) => Source::Directory(path.clone()),
-            None => Source::Memory(pseudo.clone()),
+            None if config.memory => Source::Memory(pseudo.clone()),
+            None => Source::Elsewhere(pseudo.clone()),
+        };
+        let locations = match locations(config) {
+            Ok(locations) => locations,
+            Err((key, why)) => return wrong(&key, &why),
         };
         if config.clients.is_empty() && location.has("clients") {
             let why =
@@ -154,6 +164,7 @@ impl ExportPlan {
             short_handles: config.short_handles,
             v2_large_files: config.v2_large_files.map_or(LargeFiles::Refuse, LargeFiles::from),
             v2_signed_sizes: config.v2_signed_sizes,
+            locations,
         };
         let mut warn = |key: &str, unknown: &mut Vec<(usize, String)>| {
             warnings.extend(unknown.drain(..).map(|(index, why)| {
@@ -229,7 +240,7 @@ impl ExportPlan {
     pub fn directory(&self) -> Option<&Path> {
         match &self.source {
             Source::Directory(path) => Some(path),
-            Source::Memory(_) => None,
+            Source::Memory(_) | Source::Elsewhere(_) => None,
         }
     }
 
@@ -241,7 +252,18 @@ impl ExportPlan {
     /// Returns the export of a file system that is mounted at `path`, which is `below` this export's directory.
     pub fn submount(&self, path: PathBuf, below: &str) -> Self {
         let pseudo = format!("{}/{below}", self.pseudo.trim_end_matches('/'));
-        Self { source: Source::Directory(path), pseudo, id: None, serves_submounts: false, ..self.clone() }
+        let mut plan = Self {
+            source: Source::Directory(path),
+            pseudo,
+            id: None,
+            serves_submounts: false,
+            ..self.clone()
+        };
+        // Replicas are of one file system.
+        for options in std::iter::once(&mut plan.options).chain(&mut plan.entries) {
+            options.locations = Locations::Here;
+        }
+        plan
     }
 
     /// Returns whether the command line defines it.
@@ -300,6 +322,7 @@ fn entry(
         short_handles: export.short_handles,
         v2_large_files: export.v2_large_files,
         v2_signed_sizes: export.v2_signed_sizes,
+        locations: export.locations.clone(),
     })
 }
 
@@ -311,7 +334,18 @@ fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
             return Some(("path", format!("`path` must be absolute, found `{}`", path.display())));
         }
         (Some(_), true) => return wrong("memory", "`path` and `memory` cannot both be set"),
-        (None, false) => return wrong("", "needs a `path`, or `memory = true`"),
+        (None, false) if config.referral.is_none() => {
+            return wrong("", "needs a `path`, `memory = true`, or a `referral`");
+        }
+        (None, true) if config.referral.is_some() => {
+            return wrong("referral", "`memory` and `referral` cannot both be set");
+        }
+        _ if config.referral.is_some() && config.replicas.is_some() => {
+            return wrong(
+                "replicas",
+                "`referral` and `replicas` cannot both be set: the files are here or not",
+            );
+        }
         _ => {}
     }
     let limit = [("memory-bytes", config.memory_bytes), ("quota-bytes", config.quota_bytes)];
@@ -336,6 +370,36 @@ fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
         _ if config.id == Some(0) => wrong("id", "`id`: expected an integer from 1 to 4294967295, found 0"),
         _ => None,
     }
+}
+
+/// Returns the place of the files.
+///
+/// # Errors
+/// The wrong key, and why.
+fn locations(config: &ExportConfig) -> Result<Locations, (String, String)> {
+    let parse = |key: &str, texts: &[String]| {
+        if texts.is_empty() || texts.len() > Locations::COUNT_MAX {
+            let why =
+                format!("`{key}`: expected 1 to {} locations, found {}", Locations::COUNT_MAX, texts.len());
+            return Err((key.to_owned(), why));
+        }
+        let of = |(index, text): (usize, &String)| {
+            text.parse::<ElsewhereLocation>()
+                .map_err(|why| (format!("{key}.{index}"), format!("`{key}`: {why}")))
+        };
+        texts.iter().enumerate().map(of).collect::<Result<Arc<[_]>, _>>()
+    };
+    match (&config.referral, &config.replicas) {
+        (Some(referral), _) => parse("referral", referral).map(Locations::Moved),
+        (None, Some(replicas)) => parse("replicas", replicas).map(Locations::Replicated),
+        (None, None) => Ok(Locations::Here),
+    }
+}
+
+/// Writes locations, for people.
+fn write_locations(f: &mut fmt::Formatter<'_>, locations: &[ElsewhereLocation]) -> fmt::Result {
+    let texts: Vec<_> = locations.iter().map(ToString::to_string).collect();
+    f.write_str(&texts.join(", "))
 }
 
 /// Writes the options for some clients, for people.
@@ -372,6 +436,10 @@ fn write_options(
 /// One line for people.
 impl fmt::Display for ExportPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Locations::Moved(elsewhere) = &self.options.locations {
+            write!(f, "{}: a referral to ", self.pseudo)?;
+            return write_locations(f, elsewhere);
+        }
         match &self.source {
             Source::Directory(path) => {
                 write!(f, "{} ({})", path.display(), if self.is_async { "async" } else { "sync" })?;
@@ -380,6 +448,7 @@ impl fmt::Display for ExportPlan {
                 (bytes, None) => write!(f, "memory ({})", Size(bytes))?,
                 (bytes, Some(quota)) => write!(f, "memory ({}, {} a user)", Size(bytes), Size(quota))?,
             },
+            Source::Elsewhere(_) => {}
         }
         write!(f, " as {}: ", self.pseudo)?;
         for (index, options) in self.all_options().enumerate() {
@@ -392,7 +461,14 @@ impl fmt::Display for ExportPlan {
         if self.options.short_handles {
             f.write_str(", short handles")?;
         }
-        if self.serves_submounts { f.write_str(", with what is mounted inside") } else { Ok(()) }
+        if self.serves_submounts {
+            f.write_str(", with what is mounted inside")?;
+        }
+        if let Locations::Replicated(elsewhere) = &self.options.locations {
+            f.write_str(", with replicas at ")?;
+            write_locations(f, elsewhere)?;
+        }
+        Ok(())
     }
 }
 
@@ -488,7 +564,10 @@ mod tests {
     #[test]
     fn errors_of_exports_name_file_line_and_key() {
         let wrong = |text, expected: &str| assert_eq!(of_config(text).unwrap_err(), expected);
-        wrong("[[export]]\npseudo = '/a'", "FILE:1: export /a: needs a `path`, or `memory = true`");
+        wrong(
+            "[[export]]\npseudo = '/a'",
+            "FILE:1: export /a: needs a `path`, `memory = true`, or a `referral`",
+        );
         wrong(
             "\n[[export]]\npath = 'relative'",
             "FILE:3: export /export: `path` must be absolute, found `relative`",
@@ -595,6 +674,40 @@ mod tests {
         assert!(
             memory.ends_with("`submounts` is for directories: nothing is mounted inside memory"),
             "{memory}"
+        );
+    }
+
+    #[test]
+    fn referrals_and_replicas_are_parsed_and_shown() {
+        let plan = |text: &str| of_config(text).map(|plans| plans[0].clone());
+        let moved = plan("[[export]]\npseudo = '/a'\nreferral = ['b:/x', '10.0.0.1:2050:/y']").unwrap();
+        assert!(moved.options.locations.is_absent() && moved.directory().is_none());
+        assert_eq!(moved.to_string(), "/a: a referral to b:/x, 10.0.0.1:2050:/y");
+        let earlier = plan("[[export]]\npath = '/srv'\nreferral = ['b:/x']").unwrap();
+        assert!(earlier.options.locations.is_absent());
+        assert_eq!(earlier.directory(), Some(Path::new("/srv")));
+        let copies = plan("[[export]]\npath = '/srv'\nreplicas = ['b:/x']").unwrap();
+        assert!(!copies.options.locations.is_absent());
+        assert!(copies.to_string().ends_with(", with replicas at b:/x"), "{copies}");
+        let inside = copies.submount("/srv/disk".into(), "disk");
+        assert_eq!(inside.options.locations, Locations::Here, "replicas are of the outer file system");
+        let wrong = |text: &str, expected: &str| assert_eq!(plan(text).unwrap_err(), expected);
+        wrong(
+            "[[export]]\npseudo = '/a'\nreferral = []",
+            "FILE:3: export /a: `referral`: expected 1 to 64 locations, found 0",
+        );
+        wrong(
+            "[[export]]\npath = '/a'\nreplicas = [\n'b:/x',\n'b']",
+            "FILE:5: export /export: `replicas`: `b`: expected HOST:/PATH, as in \"nfs.example.org:/data\", or \
+             ADDRESS:PORT:/PATH",
+        );
+        wrong(
+            "[[export]]\npath = '/a'\nreferral = ['b:/x']\nreplicas = ['b:/x']",
+            "FILE:4: export /export: `referral` and `replicas` cannot both be set: the files are here or not",
+        );
+        wrong(
+            "[[export]]\nmemory = true\nreferral = ['b:/x']",
+            "FILE:3: export /export: `memory` and `referral` cannot both be set",
         );
     }
 

@@ -86,7 +86,7 @@ fn rules(plan: &Plan) -> Result<RulesetCreated, RulesetError> {
 fn directories(plan: &Plan) -> Vec<PathBuf> {
     let exports = plan.exports.iter().filter_map(|export| match &export.source {
         Source::Directory(path) => Some(path.clone()),
-        Source::Memory(_) => None,
+        Source::Memory(_) | Source::Elsewhere(_) => None,
     });
     let of_control = plan.control.as_deref().and_then(Path::parent).map(Path::to_path_buf);
     exports.chain(plan.state_dir.clone()).chain(of_control).collect()

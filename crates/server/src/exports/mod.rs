@@ -8,11 +8,13 @@ use vfs::{Backend, Credentials, Handle};
 
 mod clients;
 pub(crate) mod junction;
+mod locations;
 pub(crate) mod pseudo;
 
 pub use clients::ClientPattern;
 pub(crate) use clients::HostNames;
 use clients::Rank;
+pub use locations::{Location, Locations};
 
 use crate::exports::junction::Junctions;
 use crate::exports::pseudo::PseudoFs;
@@ -55,6 +57,8 @@ pub struct ExportOptions {
     pub v2_large_files: LargeFiles,
     /// Whether version 2's clients take sizes as signed numbers: no file may then exceed 2 GiB - 1.
     pub v2_signed_sizes: bool,
+    /// The place of the file system, and of its replicas.
+    pub locations: Locations,
 }
 
 /// The treatment by version 2 of a file whose size exceeds 32 bits.
@@ -80,6 +84,7 @@ impl Default for ExportOptions {
             short_handles: false,
             v2_large_files: LargeFiles::Refuse,
             v2_signed_sizes: false,
+            locations: Locations::Here,
         }
     }
 }
@@ -137,6 +142,11 @@ impl Export {
         self.id == other.id
             && self.path == other.path
             && core::ptr::addr_eq(Arc::as_ptr(&self.backend), Arc::as_ptr(&other.backend))
+    }
+
+    /// Returns whether its file system is on other servers only.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.options.locations.is_absent()
     }
 
     /// Returns a handle of this export as version 3 sends it.

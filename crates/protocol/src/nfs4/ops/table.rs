@@ -66,6 +66,9 @@ pub struct Operation {
     pub keeps_attributes: bool,
     /// The operation that answers WRONGSEC.
     pub wrong_sec: WrongSec,
+    /// Whether it runs on an object of an absent file system, which it may answer with MOVED itself (RFC 8881 §11.3: "GETATTR-type
+    /// operations"). All others that use the current file handle are answered MOVED.
+    pub on_absent: bool,
 }
 
 impl Operation {
@@ -104,6 +107,10 @@ impl Operation {
         Self { once: Some(result_bytes_max), ..self }
     }
 
+    const fn on_absent(self) -> Self {
+        Self { on_absent: true, ..self }
+    }
+
     const fn wrong_sec(self, wrong_sec: WrongSec) -> Self {
         Self { wrong_sec, ..self }
     }
@@ -119,6 +126,7 @@ const fn row(opcode: Opcode, needs: Needs) -> Operation {
         once: None,
         keeps_attributes: false,
         wrong_sec: WrongSec::Put,
+        on_absent: false,
     }
 }
 
@@ -167,7 +175,7 @@ pub const TABLE: &[Operation] = &[
     row(Opcode::Create, Current).once(CHANGE_INFO + BITMAP + GETFH),
     row(Opcode::Delegpurge, Nothing).keeps_attributes(),
     row(Opcode::Delegreturn, Current).keeps_attributes().once(0),
-    row(Opcode::Getattr, Current).keeps_attributes(),
+    row(Opcode::Getattr, Current).keeps_attributes().on_absent(),
     row(Opcode::Getfh, Current).keeps_attributes(),
     row(Opcode::Link, CurrentAndSaved).once(CHANGE_INFO),
     row(Opcode::Lock, Current).once(LOCK_DENIED),
@@ -175,7 +183,7 @@ pub const TABLE: &[Operation] = &[
     row(Opcode::Locku, Current).once(STATEID),
     row(Opcode::Lookup, Current).wrong_sec(Itself),
     row(Opcode::Lookupp, Current).wrong_sec(Itself),
-    row(Opcode::Nverify, Current).keeps_attributes(),
+    row(Opcode::Nverify, Current).keeps_attributes().on_absent(),
     row(Opcode::Open, Current).once(OPEN + GETFH).wrong_sec(ByName),
     row(Opcode::Openattr, Current),
     row(Opcode::OpenConfirm, Current).only_in(0).once(STATEID),
@@ -195,7 +203,7 @@ pub const TABLE: &[Operation] = &[
     row(Opcode::Setattr, Current).once(BITMAP),
     row(Opcode::Setclientid, Nothing).only_in(0).once(CLIENT_ADDRESS),
     row(Opcode::SetclientidConfirm, Nothing).only_in(0).once(0),
-    row(Opcode::Verify, Current).keeps_attributes(),
+    row(Opcode::Verify, Current).keeps_attributes().on_absent(),
     row(Opcode::Write, Current).once(16),
     row(Opcode::ReleaseLockowner, Nothing).only_in(0).once(0),
     row(Opcode::BackchannelCtl, Nothing).since(1),

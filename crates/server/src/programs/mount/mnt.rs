@@ -79,6 +79,10 @@ pub(super) async fn find<'r>(
     if request.is_port_refused(export) {
         return Err(MountStat::ACCES);
     }
+    // The directory exists and the client may use it, but only with version 4, which can tell where it is.
+    if export.is_absent() {
+        return Err(MountStat::NOTSUPP);
+    }
     walk(request, export, rest).await.map_err(status)
 }
 

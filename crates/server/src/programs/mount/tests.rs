@@ -17,7 +17,8 @@ use rpc::message::{AcceptStatus, RpcError, VersionRange};
 use super::*;
 use crate::testing::{KEY, Lab, export, export_for, lab_of, lab_with};
 use crate::{
-    Connection, ConnectionId, Export, ExportId, ExportOptions, Flavor, Flavors, Transport, Versions,
+    Connection, ConnectionId, Export, ExportId, ExportOptions, Flavor, Flavors, Locations, Transport,
+    Versions,
 };
 
 impl Lab {
@@ -303,4 +304,16 @@ fn answers_over_udp_are_no_longer_than_three_times_the_question() {
     assert_eq!(lab.ask((nfs3::PROGRAM, 3, 0), &[]).map(|results| results.len()), Ok(0));
     let mismatch = AcceptStatus::ProgramMismatch(VersionRange { low: 3, high: 3 });
     assert_eq!(lab.ask((nfs3::PROGRAM, 4, 0), &[]), Err(RpcError::NotExecuted(mismatch)));
+}
+
+#[test]
+fn a_referral_is_neither_listed_nor_mounted() {
+    let mut moved = export(2, "/moved");
+    moved.options.locations = Locations::Moved(Arc::from(["there:/files".parse().unwrap()]));
+    let mut lab = lab_of(vec![export(1, "/export"), moved]);
+    assert_eq!(lab.mnt(b"/moved"), Err(MountStat::NOTSUPP));
+    assert_eq!(lab.mnt(b"/moved/below"), Err(MountStat::NOTSUPP));
+    let listed: protocol::mount::Exports = xdr::from_bytes(lab.mount(Proc::EXPORT, &[]).unwrap()).unwrap();
+    let paths: Vec<_> = listed.iter().map(|node| node.dir.to_vec()).collect();
+    assert_eq!(paths, [b"/export".to_vec()]);
 }

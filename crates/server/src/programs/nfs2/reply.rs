@@ -101,7 +101,8 @@ pub(super) fn resolve_writable<'r>(
 
 fn target_failure(error: TargetError) -> Failure {
     Failure::Status(match error {
-        TargetError::BadHandle | TargetError::Stale => Stat::STALE,
+        // Version 2 has no status for a file system that has moved.
+        TargetError::BadHandle | TargetError::Stale | TargetError::Moved => Stat::STALE,
         // Clients do not see the status for a weak flavor: the RPC reply refuses the call.
         TargetError::NotAdmitted | TargetError::TooWeak => Stat::ACCES,
         TargetError::UnprivilegedPort => Stat::PERM,

@@ -9,7 +9,7 @@ use xdr::{Encode, Writer};
 
 use crate::files::object::Object;
 use crate::id_names::IdKind;
-use crate::{Export, Settings};
+use crate::{Export, Locations, Settings};
 
 /// Attributes of every object, in all minor versions that have them.
 const SUPPORTED: Bitmap = Bitmap::of(&[
@@ -36,6 +36,7 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     n::FILES_AVAIL,
     n::FILES_FREE,
     n::FILES_TOTAL,
+    n::FS_LOCATIONS,
     n::HOMOGENEOUS,
     n::MAXFILESIZE,
     n::MAXLINK,
@@ -101,6 +102,7 @@ const OF_ENTRY: Bitmap =
 /// Attributes that are equal for all objects of a file system, except free space.
 const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
     n::OPEN_ARGUMENTS,
+    n::FS_LOCATIONS,
     n::SUPPORTED_ATTRS,
     n::FH_EXPIRE_TYPE,
     n::LINK_SUPPORT,
@@ -394,6 +396,12 @@ impl Subject<'_> {
                 );
             }
             n::OPEN_ARGUMENTS => OPEN_ARGUMENTS.encode(reply),
+            // Lacking without an export.
+            n::FS_LOCATIONS => {
+                if let Some(export) = self.export() {
+                    export.fs_locations().encode(reply);
+                }
+            }
             // FSCHARSET_CAP4_CONTAINS_NON_UTF8 (RFC 8881 §14.4).
             n::FS_CHARSET_CAP => reply.u32(1),
             // NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR (RFC 7862 §12.2.3): `vfs::Attributes::change` grows.
@@ -424,6 +432,9 @@ impl Subject<'_> {
         let properties = self.export().map(|export| export.backend.properties());
         if properties.is_none_or(|p| !p.acls) {
             mask.insert(n::ACL);
+        }
+        if self.export().is_none_or(|export| export.options.locations == Locations::Here) {
+            mask.insert(n::FS_LOCATIONS);
         }
         if self.minor >= 2 {
             if properties.is_none_or(|p| p.clone_block_bytes == 0) {

@@ -3,7 +3,8 @@
 //! A call goes through [`serve`], which decodes its operations one by one as they run. The state of clients (leases,
 //! sessions, opens, locks) is in [`state`], which is synchronous: no operation waits while it holds state.
 
-pub(crate) mod acl;
+mod absent;
+mod acl;
 pub(crate) mod attributes;
 pub(crate) mod client_log;
 pub(crate) mod compound;

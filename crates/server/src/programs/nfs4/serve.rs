@@ -405,6 +405,7 @@ impl<'r> Compound<'r> {
             return Err(status);
         }
         self.check_handles(row.needs)?;
+        self.check_present(row)?;
         if !row.keeps_attributes {
             self.fresh = None;
         }

@@ -24,7 +24,7 @@ impl<'r> Call<'r> {
     /// Finds the file that a handle names.
     pub(super) fn file(&self, handle: &[u8]) -> Result<(Target<'r>, FileKey), Stats> {
         let target = self.request.target(handle).map_err(|error| match error {
-            TargetError::BadHandle | TargetError::Stale => Stats::STALE_FH,
+            TargetError::BadHandle | TargetError::Stale | TargetError::Moved => Stats::STALE_FH,
             // Clients do not see the status for a weak flavor: the RPC reply refuses the call.
             TargetError::NotAdmitted | TargetError::TooWeak | TargetError::UnprivilegedPort => Stats::FAILED,
         })?;

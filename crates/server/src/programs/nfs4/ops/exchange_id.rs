@@ -56,8 +56,12 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     ExchangeIdOk {
         client_id: known.client_id,
         sequence_id: known.sequence_id,
-        // Neither pNFS, referrals nor migration are supported.
-        flags: ExchangeIdFlags::USE_NON_PNFS | confirmed,
+        // §18.35.3: "If the server will potentially perform a referral, it MUST set" the first, for a migration the second. A reload may
+        // add one at any time.
+        flags: ExchangeIdFlags::USE_NON_PNFS
+            | ExchangeIdFlags::SUPP_MOVED_REFER
+            | ExchangeIdFlags::SUPP_MOVED_MIGR
+            | confirmed,
         state_protect: match known.protect {
             StateProtect::None => StateProtectResult::None,
             StateProtect::Machine(agreed) => StateProtectResult::MachineCredential(agreed),
@@ -105,7 +109,8 @@ mod tests {
             panic!()
         };
         let result = result.into_result().unwrap();
-        assert_eq!(result.flags, ExchangeIdFlags::USE_NON_PNFS);
+        let moves = ExchangeIdFlags::SUPP_MOVED_REFER | ExchangeIdFlags::SUPP_MOVED_MIGR;
+        assert_eq!(result.flags, ExchangeIdFlags::USE_NON_PNFS | moves);
         assert_eq!((&*result.server_owner.major_id, &*result.server_scope), (&b"test"[..], &b"test"[..]));
         let again = lab.exchange(b"client");
         assert!(again.flags.contains(ExchangeIdFlags::CONFIRMED_R));

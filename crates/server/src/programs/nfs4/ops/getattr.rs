@@ -1,11 +1,12 @@
 //! GETATTR (RFC 8881 §18.7).
 
 use protocol::nfs4::attributes::number as n;
-use protocol::nfs4::types::Bitmap;
+use protocol::nfs4::types::{Bitmap, Status};
 use vfs::{Attributes, FsStat, Later};
 use xdr::{Decode, Reader, Writer};
 
 use crate::files::object::Object;
+use crate::programs::nfs4::absent;
 use crate::programs::nfs4::acl;
 use crate::programs::nfs4::attributes::{needs_space, readable};
 use crate::programs::nfs4::compound::Compound;
@@ -32,9 +33,14 @@ pub(crate) fn run_in_place<'r>(
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result<InPlace<Later<'r, Attributes>>> {
-    let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
+    let asked = Bitmap::decode(arguments)?;
+    let mask = readable(asked, compound.minor)?;
     let object = compound.current()?;
     let Object::File(file) = &object else { return Ok(InPlace::Pending(None)) };
+    if file.export.is_absent() {
+        compound.write_absent(*file, absent::of_getattr(file, asked)?, Status::OK, reply);
+        return Ok(InPlace::Done);
+    }
     if compound.may_have_holder(mask) || needs_space(mask) || mask.has(n::ACL) {
         return Ok(InPlace::Pending(None));
     }

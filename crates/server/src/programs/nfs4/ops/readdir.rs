@@ -18,6 +18,7 @@ use crate::files::listings;
 use crate::files::listings::ListingSource;
 use crate::files::object::{File, Object};
 use crate::listing_cache::{Form, Kind};
+use crate::programs::nfs4::absent;
 use crate::programs::nfs4::acl;
 use crate::programs::nfs4::attributes::{NO_SPACE, Subject, needs_object, needs_space, of_entry, readable};
 use crate::programs::nfs4::compound::Compound;
@@ -290,32 +291,48 @@ async fn pseudo(
             continue;
         }
         let object = seen_in_listing(compound, child, listing.mask)?;
-        let (space, attributes) = match read_attributes(compound, &object, listing.mask).await {
-            Ok(seen) => seen,
-            // RFC 8881 §18.23.3: with rdattr_error, the failure of one entry does not fail the listing.
-            Err(Failure::Status(status)) if listing.mask.has(number::RDATTR_ERROR) => {
-                let attributes = compound.pseudo_attributes(child);
-                let subject = Subject { error: status, ..compound.subject(object, &attributes) };
-                let mask = of_entry(listing.mask);
-                if listing.put(&child.name, cookie, reply, |reply| subject.write(mask, reply)).is_break() {
-                    eof = false;
-                    break;
-                }
-                continue;
+        let absent = absent::of_object(&object).filter(|_| compound.check_flavor(&object).is_ok());
+        let room = match absent {
+            Some(file) => {
+                let (mask, error) = absent::of_entry(&file, arguments.attributes)?;
+                let write = |reply: &mut Writer| compound.write_absent(file, mask, error, reply);
+                listing.put(&child.name, cookie, reply, write)
             }
-            Err(failure) => return Err(failure),
+            None => put_present(compound, child, cookie, object, &mut listing, reply).await?,
         };
-        let acl = acl::get(compound, &object, listing.mask, &attributes).await?;
-        let acl = acl.as_ref();
-        let subject = Subject { space, acl, ..compound.subject(object, &attributes) };
-        let mask = listing.mask;
-        let room = listing.put(&child.name, cookie, reply, |reply| subject.write(mask, reply));
         if room.is_break() {
             eof = false;
             break;
         }
     }
     listing.end(verifier_at, verifier, eof, reply)
+}
+
+/// Lists an entry of the pseudo file system.
+async fn put_present(
+    compound: &mut Compound<'_>,
+    child: &Node,
+    cookie: u64,
+    object: Object<'_>,
+    listing: &mut Listing<'_>,
+    reply: &mut Writer,
+) -> Result<ControlFlow<()>> {
+    let mask = listing.mask;
+    let (space, attributes) = match read_attributes(compound, &object, mask).await {
+        Ok(seen) => seen,
+        // RFC 8881 §18.23.3: with rdattr_error, the failure of one entry does not fail the listing.
+        Err(Failure::Status(status)) if mask.has(number::RDATTR_ERROR) => {
+            let attributes = compound.pseudo_attributes(child);
+            let subject = Subject { error: status, ..compound.subject(object, &attributes) };
+            let mask = of_entry(mask);
+            return Ok(listing.put(&child.name, cookie, reply, |reply| subject.write(mask, reply)));
+        }
+        Err(failure) => return Err(failure),
+    };
+    let acl = acl::get(compound, &object, mask, &attributes).await?;
+    let acl = acl.as_ref();
+    let subject = Subject { space, acl, ..compound.subject(object, &attributes) };
+    Ok(listing.put(&child.name, cookie, reply, |reply| subject.write(mask, reply)))
 }
 
 /// Returns the object whose attributes a listing returns for a node. If the call may not enter the export that is mounted there, the

@@ -5,6 +5,7 @@ use protocol::nfs4::types::{Bitmap, Status};
 use xdr::{Decode, Reader, Writer};
 
 use super::getattr::write_attributes;
+use crate::programs::nfs4::absent;
 use crate::programs::nfs4::attributes::{readable, supported};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
@@ -17,9 +18,12 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
 pub(super) async fn is_same(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result<bool> {
     let sent = FileAttributes::decode(arguments)?;
     let mask = comparable(&sent, compound.minor)?;
-    // As for GETATTR, the holder of a write delegation is queried first.
     let mut ours = Writer::new();
-    write_attributes(compound, mask, &mut ours).await?;
+    match compound.current_absent() {
+        Some(file) => compound.write_absent(file, absent::of_verify(&file, mask)?, Status::OK, &mut ours),
+        // As for GETATTR, the holder of a write delegation is queried first.
+        None => write_attributes(compound, mask, &mut ours).await?,
+    }
     let ours = FileAttributes::decode(&mut Reader::new(ours.into_bytes()))?;
     // An attribute that this object lacks equals no value.
     Ok(ours == sent)
