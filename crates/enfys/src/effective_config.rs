@@ -94,6 +94,14 @@ struct EffectiveExport {
     v2_large_files: &'static str,
     v2_signed_sizes: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    offline_xattr: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offline_recall: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offline_recalls: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offline_recall_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     r#async: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     local_changes: Option<&'static str>,
@@ -196,9 +204,14 @@ impl EffectiveExport {
         let elsewhere: Vec<_> = options.locations.elsewhere().iter().map(ToString::to_string).collect();
         let (referral, replicas) =
             if options.locations.is_absent() { (elsewhere, Vec::new()) } else { (Vec::new(), elsewhere) };
+        let recall = plan.offline.as_ref().and_then(|rule| rule.recall.as_ref());
         let common = Self {
             referral,
             replicas,
+            offline_xattr: plan.offline.as_ref().map(|rule| rule.xattr.to_string_lossy().into_owned()),
+            offline_recall: recall.map(|recall| recall.command.clone()),
+            offline_recalls: recall.map(|recall| recall.at_once),
+            offline_recall_seconds: recall.map(|recall| recall.limit.as_secs()),
             pseudo: plan.pseudo.clone(),
             id: plan.id,
             read_only: options.read_only,

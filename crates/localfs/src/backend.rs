@@ -1,7 +1,9 @@
 //! The implementation of [`Backend`]: each operation calls its own file.
 
 use std::collections::HashSet;
+use std::ffi::CStr;
 use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -102,6 +104,19 @@ impl LocalFs {
     /// the log.
     pub fn set_served_mounts(&self, paths: HashSet<PathBuf>) {
         self.volume.logged_mounts.set_served(paths);
+    }
+
+    /// Returns whether an object has an extended attribute, named with its name space. Asks as the server's user, for any caller.
+    pub fn has_xattr(&self, peer: vfs::Peer, file: &Handle, name: &CStr) -> Op<'_, bool> {
+        self.volume.has_xattr(peer, file, name)
+    }
+
+    /// Returns a descriptor of an object, which only names it (O_PATH), and a path that leads to it at this moment. Blocks.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] if it has no name.
+    pub fn named(&self, file: &Handle) -> Result<(OwnedFd, PathBuf)> {
+        self.volume.named(file)
     }
 
     /// Answers `operation` when the handles in its result are on stable storage, or as soon as their sync is deferred.

@@ -69,11 +69,19 @@ pub struct Call<'a> {
     pub subject: Subject<'a>,
     /// Its context; `None` if it has none.
     pub context: Option<&'a Context>,
+    /// The other file whose content it reads.
+    pub source: Option<&'a Handle>,
+    /// The directory of a CREATE, and the attributes to set.
+    pub created: Option<(&'a Handle, &'a SetAttributes)>,
 }
 
 impl<'a> Call<'a> {
     fn new(method: Method, subject: Subject<'a>, context: Option<&'a Context>) -> Self {
-        Self { method, subject, context }
+        Self { method, subject, context, source: None, created: None }
+    }
+
+    fn copy(method: Method, context: &'a Context, range: &'a CopyRange) -> Self {
+        Self { source: Some(&range.source), ..Self::new(method, Subject::of(range), Some(context)) }
     }
 }
 
@@ -201,7 +209,10 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         what: &Create,
         set: &SetAttributes,
     ) -> Op<'a, Created> {
-        let call = Call::new(Method::Create, Subject::Name(name), Some(context));
+        let call = Call {
+            created: Some((directory, set)),
+            ..Call::new(Method::Create, Subject::Name(name), Some(context))
+        };
         let (context, directory, name) = (context.clone(), *directory, name.to_vec());
         let (what, set) = (what.clone(), *set);
         self.around.around(call, move |_| self.inner.create(&context, &directory, &name, &what, &set))
@@ -298,6 +309,16 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         self.around.is_stable(self.inner.is_stable())
     }
 
+    fn clone_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Change> {
+        let call = Call::copy(Method::CloneRange, context, range);
+        self.around.around(call, move |_| self.inner.clone_range(context, range))
+    }
+
+    fn copy_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Copied> {
+        let call = Call::copy(Method::CopyRange, context, range);
+        self.around.around(call, move |_| self.inner.copy_range(context, range))
+    }
+
     passed! {
         setattr: Setattr(
             file: &'a Handle, set: &'a SetAttributes, guard: Option<Timestamp>, authority: Authority
@@ -328,8 +349,6 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
             file: &'a Handle, offset: u64, length: u32, authority: Authority
         ) about Subject::Bytes(file, offset) => Written;
         watch_entries: WatchEntries(directory: &'a Handle) about Subject::Whole => Option<Arc<dyn EntriesWatch>>;
-        clone_range: CloneRange(range: &'a CopyRange) about Subject::of(range) => Change;
-        copy_range: CopyRange(range: &'a CopyRange) about Subject::of(range) => Copied;
         advise: Advise(
             file: &'a Handle, offset: u64, count: u64, advice: Advice
         ) about Subject::Bytes(file, offset) => bool;

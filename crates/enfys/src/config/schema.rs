@@ -264,6 +264,14 @@ pub struct ExportConfig {
     pub v2_large_files: Option<LargeFilesConfig>,
     /// Whether clients of version 2 take sizes as signed numbers, so that files have 2 GiB - 1 at most.
     pub v2_signed_sizes: bool,
+    /// The extended attribute that marks files whose content is offline.
+    pub offline_xattr: Option<String>,
+    /// The command that recalls such a file; its path is added as the last argument.
+    pub offline_recall: Option<Vec<String>>,
+    /// The number of such commands at once. Default: 4.
+    pub offline_recalls: Option<usize>,
+    /// The time of such a command, in seconds. Default: 600.
+    pub offline_recall_seconds: Option<u64>,
     /// Whether to reply before data are on stable storage.
     pub r#async: bool,
     /// Other options for some clients.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use localfs::{Config, Descriptors, Durability, LocalFs};
@@ -13,9 +13,11 @@ use server::{Export, ExportCounts, ExportId, ExportOptions, ExportTable, Junctio
 use siphasher::sip128::{Hasher128, SipHasher24};
 use store::{error_text, random};
 use tracing::{error, info, warn};
+use vfs::around::Wrapped;
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
 
 use super::mounts;
+use super::offline::{Offline, RecallRule, Recaller};
 use super::plan::{ExportPlan, Source};
 use crate::size::Size;
 
@@ -38,6 +40,8 @@ pub struct Backends {
     descriptors: Option<&'static Descriptors>,
     /// Counters of every export so far, by path. They continue if an export returns.
     counts: HashMap<String, Arc<ExportCounts>>,
+    /// The recallers in use, so that a reload does not recall files a second time.
+    recallers: Mutex<Vec<Weak<Recaller>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -79,8 +83,19 @@ impl Backends {
         control: Option<PathBuf>,
     ) -> Self {
         let (open, has_started, has_lost, descriptors) = (HashMap::new(), false, false, None);
-        let counts = HashMap::new();
-        Self { open, instance, verifier, has_started, state_dir, control, has_lost, descriptors, counts }
+        let (counts, recallers) = (HashMap::new(), Mutex::default());
+        Self {
+            open,
+            instance,
+            verifier,
+            has_started,
+            state_dir,
+            control,
+            has_lost,
+            descriptors,
+            counts,
+            recallers,
+        }
     }
 
     /// Bounds the open files of all directories together.
@@ -120,9 +135,29 @@ impl Backends {
     /// Returns the entries of an export, with the counters of its path.
     fn entries(&self, plan: &ExportPlan, opened: &Opened) -> Vec<Export> {
         let counts = self.counts.get(&plan.pseudo).cloned().unwrap_or_default();
-        let backend = opened.backend();
+        let backend = self.by_rule(plan, opened);
         let entry = |options| export(plan, options, Arc::clone(&backend), Arc::clone(&counts));
         plan.all_options().map(entry).collect()
+    }
+
+    /// Returns the backend of an export, with its rule for offline files.
+    fn by_rule(&self, plan: &ExportPlan, opened: &Opened) -> Arc<dyn Backend> {
+        let (Some(rule), Opened::Directory(directory, _)) = (&plan.offline, opened) else {
+            return opened.backend();
+        };
+        let recaller = rule.recall.as_ref().map(|recall| self.recaller(directory, recall));
+        Arc::new(Wrapped::of(directory.clone(), Offline::new(directory.clone(), &rule.xattr, recaller)))
+    }
+
+    fn recaller(&self, directory: &LocalFs, rule: &RecallRule) -> Arc<Recaller> {
+        let mut recallers = self.recallers.lock();
+        recallers.retain(|recaller| recaller.strong_count() > 0);
+        let known = recallers.iter().filter_map(Weak::upgrade).find(|recaller| recaller.is_for(directory, rule));
+        known.unwrap_or_else(|| {
+            let new = Arc::new(Recaller::new(directory.clone(), rule.clone()));
+            recallers.push(Arc::downgrade(&new));
+            new
+        })
     }
 
     /// Opens the file system of one plan, unless it is open.

@@ -3,6 +3,7 @@
 mod backends;
 mod check;
 mod mounts;
+mod offline;
 mod plan;
 mod writable;
 

@@ -1,8 +1,10 @@
 //! One export, as the command line or the configuration describes it.
 
+use std::ffi::CString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use server::{
     ClientPattern, DEFAULT_ANONYMOUS, ExportOptions, Flavors, LargeFiles, Location as ElsewhereLocation,
@@ -11,6 +13,7 @@ use server::{
 use store::error_text;
 use vfs::{Credentials, MemOptions};
 
+use super::offline::{self, OfflineRule, RecallRule};
 use crate::cli::{ServeArguments, SquashArgument};
 use crate::config::{
     ClientConfig, Config, ExportConfig, KeyLocations, LargeFilesConfig, LocalChangesConfig, SquashConfig,
@@ -35,6 +38,8 @@ pub struct ExportPlan {
     pub options: ExportOptions,
     /// Options of each `[[export.client]]`.
     pub entries: Vec<ExportOptions>,
+    /// The rule for files whose content is offline.
+    pub offline: Option<OfflineRule>,
     /// Whether file systems that are mounted inside are also served.
     pub serves_submounts: bool,
     /// Whether the directory's file system is mounted read-only on this machine.
@@ -153,6 +158,10 @@ impl ExportPlan {
             gid: config.anonymous_gid.unwrap_or(DEFAULT_ANONYMOUS),
             groups: Arc::from([]),
         };
+        let offline = match offline(config) {
+            Ok(offline) => offline,
+            Err((key, why)) => return wrong(key, &why),
+        };
         let options = ExportOptions {
             read_only: config.read_only,
             squash: config.squash.map_or(Squash::Root, Squash::from),
@@ -184,7 +193,7 @@ impl ExportPlan {
         let (is_async, id, location) = (config.r#async, config.id, Some(location));
         let serves_submounts = config.submounts == Some(SubmountsConfig::Serve);
         let plan = Self::new(source, pseudo);
-        Ok(Self { is_async, memory, id, options, entries, serves_submounts, warnings, location, ..plan })
+        Ok(Self { is_async, memory, id, options, entries, offline, serves_submounts, warnings, location, ..plan })
     }
 
     fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
@@ -229,6 +238,7 @@ impl ExportPlan {
             id: None,
             options,
             entries,
+            offline: None,
             serves_submounts,
             is_mounted_read_only,
             warnings: Vec::new(),
@@ -396,6 +406,63 @@ fn locations(config: &ExportConfig) -> Result<Locations, (String, String)> {
     }
 }
 
+/// Default and maximum number of commands at once that recall files of an export.
+const RECALLS: (usize, usize) = (4, 64);
+/// Default and maximum time of such a command, in seconds.
+const RECALL_SECONDS: (u64, u64) = (600, 86_400);
+/// XATTR_NAME_MAX of Linux.
+const XATTR_NAME_MAX: usize = 255;
+
+/// Returns the rule for files whose content is offline.
+///
+/// # Errors
+/// The wrong key, and why.
+fn offline(config: &ExportConfig) -> Result<Option<OfflineRule>, (&'static str, String)> {
+    let Some(name) = &config.offline_xattr else {
+        let others = [
+            ("offline-recall", config.offline_recall.is_some()),
+            ("offline-recalls", config.offline_recalls.is_some()),
+            ("offline-recall-seconds", config.offline_recall_seconds.is_some()),
+        ];
+        return match others.into_iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => Err((key, format!("`{key}` needs `offline-xattr`, which marks the files"))),
+            None => Ok(None),
+        };
+    };
+    let is_valid = name.strip_prefix(offline::PREFIX).is_some_and(|rest| !rest.is_empty());
+    let xattr = CString::new(name.as_str()).ok().filter(|_| is_valid && name.len() <= XATTR_NAME_MAX);
+    let xattr = xattr.ok_or_else(|| {
+        let why = format!("expected an attribute of the `user` name space, as in \"user.offline\", found `{name}`");
+        ("offline-xattr", format!("`offline-xattr`: {why}"))
+    })?;
+    if config.path.is_none() {
+        return Err(("offline-xattr", "`offline-xattr` is for directories".into()));
+    }
+    let at_once = config.offline_recalls.unwrap_or(RECALLS.0);
+    if !(1..=RECALLS.1).contains(&at_once) {
+        let why = format!("`offline-recalls`: expected an integer from 1 to {}, found {at_once}", RECALLS.1);
+        return Err(("offline-recalls", why));
+    }
+    let seconds = config.offline_recall_seconds.unwrap_or(RECALL_SECONDS.0);
+    if !(1..=RECALL_SECONDS.1).contains(&seconds) {
+        let most = RECALL_SECONDS.1;
+        let why = format!("`offline-recall-seconds`: expected an integer from 1 to {most}, found {seconds}");
+        return Err(("offline-recall-seconds", why));
+    }
+    let recall = config.offline_recall.clone().map(|command| {
+        match command.first() {
+            Some(program) if program.starts_with('/') && !command.iter().any(|word| word.contains('\0')) => {
+                Ok(RecallRule { command, at_once, limit: Duration::from_secs(seconds) })
+            }
+            _ => {
+                let why = "`offline-recall`: expected a program by its absolute path, and its arguments";
+                Err(("offline-recall", why.to_owned()))
+            }
+        }
+    });
+    Ok(Some(OfflineRule { xattr, recall: recall.transpose()? }))
+}
+
 /// Writes locations, for people.
 fn write_locations(f: &mut fmt::Formatter<'_>, locations: &[ElsewhereLocation]) -> fmt::Result {
     let texts: Vec<_> = locations.iter().map(ToString::to_string).collect();
@@ -463,6 +530,10 @@ impl fmt::Display for ExportPlan {
         }
         if self.serves_submounts {
             f.write_str(", with what is mounted inside")?;
+        }
+        if let Some(rule) = &self.offline {
+            let how = if rule.recall.is_some() { "recalled" } else { "waited for" };
+            write!(f, ", files with {} are {how}", rule.xattr.to_string_lossy())?;
         }
         if let Locations::Replicated(elsewhere) = &self.options.locations {
             f.write_str(", with replicas at ")?;
@@ -709,6 +780,31 @@ mod tests {
             "[[export]]\nmemory = true\nreferral = ['b:/x']",
             "FILE:3: export /export: `memory` and `referral` cannot both be set",
         );
+    }
+
+    #[test]
+    fn the_rule_for_offline_files_is_checked() {
+        let plan = |lines: &str| of_config(&format!("[[export]]\npath = '/srv'\n{lines}")).map(|plans| plans[0].clone());
+        assert!(plan("").unwrap().offline.is_none());
+        let waits = plan("offline-xattr = 'user.offline'").unwrap();
+        assert_eq!(waits.offline, Some(OfflineRule { xattr: c"user.offline".into(), recall: None }));
+        let recalls = plan("offline-xattr = 'user.o'\noffline-recall = ['/bin/recall', '-v']").unwrap();
+        assert!(recalls.to_string().ends_with(", files with user.o are recalled"), "{recalls}");
+        let rule = recalls.offline.unwrap().recall.unwrap();
+        assert_eq!((rule.at_once, rule.limit), (4, Duration::from_secs(600)));
+        assert_eq!(rule.command, ["/bin/recall", "-v"]);
+        let wrong = |lines: &str, expected: &str| {
+            let error = plan(lines).unwrap_err();
+            assert!(error.ends_with(expected), "{error}");
+        };
+        wrong("offline-recall = ['/bin/recall']", "`offline-recall` needs `offline-xattr`, which marks the files");
+        wrong("offline-xattr = 'trusted.offline'", "as in \"user.offline\", found `trusted.offline`");
+        wrong("offline-xattr = 'user.'", "found `user.`");
+        let with = |line: &str| format!("offline-xattr = 'user.o'\n{line}");
+        wrong(&with("offline-recall = []"), "expected a program by its absolute path, and its arguments");
+        wrong(&with("offline-recall = ['recall']"), "expected a program by its absolute path, and its arguments");
+        wrong(&with("offline-recalls = 0"), "expected an integer from 1 to 64, found 0");
+        wrong(&with("offline-recall-seconds = 86401"), "expected an integer from 1 to 86400, found 86401");
     }
 
     #[test]

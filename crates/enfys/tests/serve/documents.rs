@@ -298,7 +298,7 @@ fn check_config_prints_every_key_with_its_effective_value() {
     let text = format!(
         "state-dir = '{}'\nlisten = [2049, 'localhost:2050']\nmetrics = 9100\nid-domain = 'example.org'\n\
          keytab = '/etc/krb5.keytab'\nnlm-port = 4045\nnsm-port = 662\n[limits]\nclients = 100\n\
-         [[export]]\npath = '{}'\nid = 7\nclients = ['10.0.0.0/8']\nreplicas = ['b:/x']\n[[export.client]]\nclients = ['127.0.0.1']\n[[export]]\npseudo = '/moved'\nreferral = ['b:/x']\n[[export]]\nmemory = true\npseudo = '/m'\nquota-bytes = 1000\n",
+         [[export]]\npath = '{}'\nid = 7\nclients = ['10.0.0.0/8']\nreplicas = ['b:/x']\noffline-xattr = 'user.offline'\noffline-recall = ['/bin/true']\n[[export.client]]\nclients = ['127.0.0.1']\n[[export]]\npseudo = '/moved'\nreferral = ['b:/x']\n[[export]]\nmemory = true\npseudo = '/m'\nquota-bytes = 1000\n",
         dir.path("state").display(),
         dir.directory("export").display(),
     );

@@ -18,6 +18,7 @@ mod lifetime;
 mod logs;
 mod memory;
 mod metrics;
+mod offline;
 mod outside;
 mod peers;
 mod persistent;

@@ -10,6 +10,7 @@ pub(crate) mod getattr;
 pub(crate) mod link;
 pub(crate) mod lookup;
 pub(crate) mod mount_point;
+pub(crate) mod offline;
 pub(crate) mod open;
 pub(crate) mod parent;
 pub(crate) mod read;
