@@ -27,6 +27,7 @@ pub const TARGETS: &[Target] = &[
     ("compounds", compounds),
     ("nfs2", nfs2_calls),
     ("replies", replies),
+    ("rquota", rquota_calls),
 ];
 
 /// The program of a target: fuzzed by `cargo fuzz`, and otherwise played with the files that it is given.
@@ -83,6 +84,11 @@ pub fn compounds(data: &[u8]) {
 /// Calls of version 2 against a server in memory.
 pub fn nfs2_calls(data: &[u8]) {
     sim::nfs2::play(data);
+}
+
+/// Calls of RQUOTA against a server in memory.
+pub fn rquota_calls(data: &[u8]) {
+    sim::rquota::play(data);
 }
 
 /// A client of each version whose server's messages are altered.

@@ -23,6 +23,7 @@ mod listen;
 mod metrics;
 mod name_services;
 mod plan;
+mod quotas;
 mod sandbox;
 mod serve;
 mod signals;
@@ -45,6 +46,15 @@ fn main() -> ExitCode {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     if let Some(called) = commands::mount::helper::from_command_line() {
         return called.map_or_else(|error| print_usage(&error), mount_as_helper);
+    }
+    if quotas::helper::is_called() {
+        return match quotas::helper::run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("enfys: {why}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let cli = match cli::Cli::from_command_line() {
         Ok(cli) => cli,

@@ -11,8 +11,8 @@ use bytes::{Bytes, BytesMut};
 use vfs::{
     Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, ChangeListener, Context, Copied,
     CopyRange, Create, Created, EntriesWatch, Entry, Found, FsStat, GroupCommit, Handle, Interest, Linked,
-    Op, OpenAccess, Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result,
-    Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
+    Op, OpenAccess, Opened, Properties, Quota, QuotaKind, Read, ReadDir, ReadDirEnd, ReadRequest, Removal,
+    Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
 };
 
 use crate::config::{Config, Durability, OpenError};
@@ -318,6 +318,10 @@ impl Backend for LocalFs {
 
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)> {
         self.volume.statfs(context, file)
+    }
+
+    fn quota(&self, kind: QuotaKind, id: u32) -> Op<'_, Option<Quota>> {
+        self.volume.quota(kind, id)
     }
 
     fn sync(&self) -> Op<'_, ()> {

@@ -1,7 +1,11 @@
 //! The configuration of a volume.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use vfs::{Quota, QuotaKind};
 
 use crate::descriptors::Descriptors;
 
@@ -41,6 +45,17 @@ pub struct Config {
     /// The budget that the volume shares with others. `None` takes half of `RLIMIT_NOFILE`, for all such
     /// volumes together.
     pub descriptors: Option<&'static Descriptors>,
+    /// Asks for quotas of the file system; `None` for a volume without.
+    pub quotas: Option<Arc<dyn QuotaSource>>,
+}
+
+/// Asks the kernel for quotas. That takes CAP_SYS_ADMIN, which the server does not keep.
+pub trait QuotaSource: Send + Sync + fmt::Debug {
+    /// Returns a quota on the file system of `file`; `None` if it has none. Blocks.
+    ///
+    /// # Errors
+    /// Those of quotactl(2), or of asking.
+    fn quota(&self, file: BorrowedFd<'_>, kind: QuotaKind, id: u32) -> std::io::Result<Option<Quota>>;
 }
 
 impl Config {
@@ -56,6 +71,7 @@ impl Config {
             verifier_seed: [0; 8],
             max_open_files: None,
             descriptors: None,
+            quotas: None,
         }
     }
 }

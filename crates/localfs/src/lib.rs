@@ -96,7 +96,7 @@ mod watch_limits;
 mod xattr_target;
 
 pub use backend::LocalFs;
-pub use config::{Config, Durability, OpenError};
+pub use config::{Config, Durability, OpenError, QuotaSource};
 pub use descriptors::Descriptors;
 pub use identity::become_server;
 pub use mounts::MountPoint;

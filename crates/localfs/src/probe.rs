@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, StatFs, StatVfs, StatVfsMountFlags, Statx};
 use rustix::io::Errno;
 use siphasher::sip128::{Hasher128, SipHasher13};
-use vfs::{FileKind, Handle, Properties, SyncLatency};
+use vfs::{FileKind, Handle, Properties, QuotaKind, SyncLatency};
 
 use crate::acl::ACCESS_ACL;
 use crate::attributes::{created, device_of, status_and_mount};
 use crate::cached_names::CachedNames;
 use crate::change::{self, ChangeClock};
-use crate::config::{Config, Durability, OpenError};
+use crate::config::{Config, Durability, OpenError, QuotaSource};
 use crate::descriptors::{Descriptors, MIN_OBJECTS};
 use crate::handle::{from_index, from_kernel};
 use crate::hidden::Hidden;
@@ -93,6 +93,8 @@ fn volume(
     let hidden = hidden(config, root_fd.as_fd())?;
     let (changes, time_delta_ns) = clock(root_fd.as_fd(), IN_MEMORY.contains(&f_type));
     let properties = properties(root_fd.as_fd(), f_type, &statfs, &statvfs, time_delta_ns);
+    let quotas = config.quotas.clone().filter(|quotas| has_quotas(root_fd.as_fd(), &**quotas));
+    let properties = Properties { quotas: quotas.is_some(), ..properties };
     let has_stable_positions =
         STABLE_POSITIONS.contains(&f_type) || (IN_MEMORY.contains(&f_type) && !changes.is_coarse());
     let descriptors = config.descriptors.unwrap_or_else(Descriptors::of_process);
@@ -118,6 +120,7 @@ fn volume(
         is_in_memory: IN_MEMORY.contains(&f_type),
         identity: identities.export,
         properties,
+        quotas,
         has_acls: properties.acls,
         counts_links: status.stx_nlink > 0,
         objects: Objects::new(max_objects),
@@ -182,7 +185,14 @@ fn properties(
         acls: has_xattrs(root, ACCESS_ACL),
         clone_block_bytes: if shares_storage { u32::try_from(statfs.f_bsize).unwrap_or(0) } else { 0 },
         shares_storage,
+        // Set when the volume is opened, if it can be asked.
+        quotas: false,
     }
+}
+
+/// Returns whether the file system of `root` keeps quotas of users or groups.
+fn has_quotas(root: BorrowedFd<'_>, quotas: &dyn QuotaSource) -> bool {
+    [QuotaKind::User, QuotaKind::Group].iter().any(|kind| matches!(quotas.quota(root, *kind, 0), Ok(Some(_))))
 }
 
 /// Returns whether `path` leads to the exported directory of `volume`, on the same mount.

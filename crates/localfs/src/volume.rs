@@ -16,7 +16,7 @@ use crate::attributes::device_of;
 use crate::cached_names::CachedNames;
 use crate::change::ChangeClock;
 use crate::cleanup_queue;
-use crate::config::Durability;
+use crate::config::{Durability, QuotaSource};
 use crate::descriptors::{Descriptors, Member};
 use crate::generations::Generations;
 use crate::hidden::Hidden;
@@ -68,6 +68,8 @@ pub(crate) struct Volume {
     pub(crate) is_in_memory: bool,
     pub(crate) identity: [u8; 16],
     pub(crate) properties: Properties,
+    /// Asks for quotas, if the file system has any.
+    pub(crate) quotas: Option<Arc<dyn QuotaSource>>,
     pub(crate) has_acls: bool,
     /// Whether a file without names has no links; some FUSE file systems always report 0.
     pub(crate) counts_links: bool,

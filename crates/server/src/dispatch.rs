@@ -50,10 +50,13 @@ impl Server {
         programs::registrations(&self.shared)
     }
 
-    /// Returns whether datagrams to a port may call only the port mapper and the status monitor, which answer every sender alike.
+    /// Returns whether datagrams to a port may call only the port mapper and the status monitor, which answer every sender alike. Otherwise
+    /// the driver finds out who sends them.
     #[must_use]
     pub fn is_port_mapper_only(&self, udp_port: u16) -> bool {
+        let is_portmap = udp_port == protocol::portmap::PORT;
         programs::is_for_every_sender(&self.shared, udp_port)
+            && (is_portmap || !self.shared.settings.quotas_over_udp)
     }
 
     /// Serves one RPC record: appends the reply, without record mark, to `reply`, or leaves it unchanged.
@@ -151,6 +154,10 @@ impl Server {
             Operation::Nlm(_) => Box::pin(self.nlm(&request, &header, reader, reply)).await,
             Operation::Nsm(_) => crate::programs::nsm::procedure(&request, procedure, reader, reply),
             Operation::Portmap(_) => self.port_mapper(&request, &header, reader, reply),
+            Operation::Rquota(_) => {
+                let call = (header.version, procedure);
+                Box::pin(crate::programs::rquota::procedure(&request, call, reader, reply)).await
+            }
             Operation::None => unreachable!("select names an operation"),
         };
         // This call may be the first that sees a revocation.
@@ -331,7 +338,7 @@ const AMPLIFICATION_MAX: usize = 3;
 /// The manual therefore tells administrators to limit exports over UDP by `clients`.
 fn may_send(operation: Operation, received: usize, length: usize) -> bool {
     match operation {
-        Operation::Mount(_) | Operation::Nsm(_) | Operation::Portmap(_) => {
+        Operation::Mount(_) | Operation::Nsm(_) | Operation::Portmap(_) | Operation::Rquota(_) => {
             length <= AMPLIFICATION_MAX * received
         }
         Operation::Nfs2(_)

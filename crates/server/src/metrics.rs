@@ -45,6 +45,8 @@ pub enum Operation {
     Nsm(u32),
     /// A portmap or rpcbind procedure.
     Portmap(u32),
+    /// An RQUOTA procedure.
+    Rquota(u32),
 }
 
 /// Counts of one operation.
@@ -88,6 +90,8 @@ pub struct Metrics {
     pub nsm: [OperationMetrics; 7],
     /// Port mapper procedures by number, of versions 2 to 4: those of one number ask for the same.
     pub portmap: [OperationMetrics; 13],
+    /// RQUOTA procedures by number, of both versions.
+    pub rquota: [OperationMetrics; 5],
     /// Records that were not valid calls, and streams that were not records.
     pub malformed: AtomicU64,
     /// Calls and operations refused for their credentials or RPC version, or because the client's address may not use the
@@ -124,6 +128,7 @@ impl Default for Metrics {
             nlm: std::array::from_fn(|_| OperationMetrics::default()),
             nsm: std::array::from_fn(|_| OperationMetrics::default()),
             portmap: std::array::from_fn(|_| OperationMetrics::default()),
+            rquota: std::array::from_fn(|_| OperationMetrics::default()),
             malformed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             unserved: AtomicU64::new(0),
@@ -158,6 +163,7 @@ impl Metrics {
             Operation::Nlm(number) => self.nlm.get(number as usize),
             Operation::Nsm(number) => self.nsm.get(number as usize),
             Operation::Portmap(number) => self.portmap.get(number as usize),
+            Operation::Rquota(number) => self.rquota.get(number as usize),
             Operation::Nfs4(_) | Operation::None => None,
         }
     }

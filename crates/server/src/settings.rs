@@ -27,6 +27,8 @@ pub struct Settings {
     pub host_name: Vec<u8>,
     /// Whether versions 2 and 3, MOUNT and NFS_ACL are served over UDP too.
     pub udp: bool,
+    /// Whether RQUOTA is served over UDP even without [`Self::udp`].
+    pub quotas_over_udp: bool,
     /// Names of owners and groups in NFSv4; without them the server sends numbers.
     pub id_names: Option<Arc<IdNames>>,
     /// The mechanism of RPCSEC_GSS; without one that flavor is refused.
@@ -103,6 +105,7 @@ impl Settings {
             nsm_port: None,
             host_name: b"localhost".to_vec(),
             udp: false,
+            quotas_over_udp: false,
             id_names: None,
             gss: None,
             max_io: Self::DEFAULT_MAX_IO,

@@ -24,6 +24,7 @@ mod notices;
 mod peer;
 mod reclaims;
 pub mod rng;
+pub mod rquota;
 pub mod scenario;
 mod shares;
 mod transfers;

@@ -12,8 +12,8 @@ use bytes::{Bytes, BytesMut};
 use crate::{
     Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, ChangeListener, Context, Copied,
     CopyRange, Create, Created, EntriesWatch, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess,
-    Opened, Payload, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek,
-    SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
+    Opened, Payload, Properties, Quota, QuotaKind, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed,
+    Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
 };
 
 /// An operation of [`Backend`].
@@ -36,6 +36,7 @@ pub enum Method {
     Readdir,
     Open,
     Statfs,
+    Quota,
     Sync,
     SyncInherited,
     Seek,
@@ -293,6 +294,11 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
             Some(watch) => Op::ok(Some(watch)),
             None => self.inner.watch(context, object, interest, listener),
         })
+    }
+
+    fn quota(&self, kind: QuotaKind, id: u32) -> Op<'_, Option<Quota>> {
+        let call = Call::new(Method::Quota, Subject::Whole, None);
+        self.around.around(call, move |_| self.inner.quota(kind, id))
     }
 
     fn sync(&self) -> Op<'_, ()> {

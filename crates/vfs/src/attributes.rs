@@ -220,6 +220,8 @@ pub struct Properties {
     pub clone_block_bytes: u32,
     /// Whether files may share storage, so that [`Attributes::used`] is more than removing one would free.
     pub shares_storage: bool,
+    /// Whether it may have quotas of users.
+    pub quotas: bool,
     /// Whether the backend accepts no changes.
     pub read_only: bool,
 }

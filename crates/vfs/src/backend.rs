@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{
     Access, Acl, AclKind, Attributes, Change, ChangeListener, Context, Device, EntriesWatch, Error, FileKind,
-    FsStat, Handle, Interest, Op, Payload, Properties, SetAttributes, Timestamp, Watch,
+    FsStat, Handle, Interest, Op, Payload, Properties, Quota, QuotaKind, SetAttributes, Timestamp, Watch,
 };
 
 /// Eight bytes that a client or server only compares for equality.
@@ -493,6 +493,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Returns the space of the file system.
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)>;
+
+    /// Returns the quota of a user or group on the file system; `None` if it has none. Whoever calls this checks who may ask.
+    fn quota(&self, _kind: QuotaKind, _id: u32) -> Op<'_, Option<Quota>> {
+        Op::ok(None)
+    }
 
     /// Makes everything durable, before a shutdown.
     fn sync(&self) -> Op<'_, ()> {

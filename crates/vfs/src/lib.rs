@@ -23,6 +23,7 @@ mod name;
 mod op;
 mod origin;
 mod payload;
+mod quota;
 mod sync_latency;
 mod watch;
 
@@ -45,5 +46,6 @@ pub use name::check_name;
 pub use op::{Later, Op, boxed};
 pub use origin::{Peer, Thread};
 pub use payload::{FileRange, Payload, RangeSource};
+pub use quota::{Quota, QuotaKind, QuotaUse};
 pub use sync_latency::{RunningSync, SyncLatency};
 pub use watch::{ChangeListener, EntriesWatch, Interest, Watch};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use localfs::{Config, Descriptors, Durability, LocalFs};
+use localfs::{Config, Descriptors, Durability, LocalFs, QuotaSource};
 use parking_lot::Mutex;
 use server::{Export, ExportCounts, ExportId, ExportOptions, ExportTable, Junction};
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -40,6 +40,8 @@ pub struct Backends {
     descriptors: Option<&'static Descriptors>,
     /// Counters of every export so far, by path. They continue if an export returns.
     counts: HashMap<String, Arc<ExportCounts>>,
+    /// Asks for quotas of directories' file systems.
+    quotas: Option<Arc<dyn QuotaSource>>,
     /// The recallers in use, so that a reload does not recall files a second time.
     recallers: Mutex<Vec<Weak<Recaller>>>,
 }
@@ -94,6 +96,7 @@ impl Backends {
             has_lost,
             descriptors,
             counts,
+            quotas: None,
             recallers,
         }
     }
@@ -101,6 +104,11 @@ impl Backends {
     /// Bounds the open files of all directories together.
     pub fn with_files(self, files: usize) -> Self {
         Self { descriptors: Some(Descriptors::new(files)), ..self }
+    }
+
+    /// Has quotas of file systems asked from this source.
+    pub fn with_quotas(self, quotas: Option<Arc<dyn QuotaSource>>) -> Self {
+        Self { quotas, ..self }
     }
 
     /// Returns the budget of file descriptors of all directories, if there is one.
@@ -152,7 +160,8 @@ impl Backends {
     fn recaller(&self, directory: &LocalFs, rule: &RecallRule) -> Arc<Recaller> {
         let mut recallers = self.recallers.lock();
         recallers.retain(|recaller| recaller.strong_count() > 0);
-        let known = recallers.iter().filter_map(Weak::upgrade).find(|recaller| recaller.is_for(directory, rule));
+        let known =
+            recallers.iter().filter_map(Weak::upgrade).find(|recaller| recaller.is_for(directory, rule));
         known.unwrap_or_else(|| {
             let new = Arc::new(Recaller::new(directory.clone(), rule.clone()));
             recallers.push(Arc::downgrade(&new));
@@ -348,6 +357,7 @@ impl Backends {
                     hidden_socket: self.control.clone(),
                     verifier_seed: first,
                     descriptors: self.descriptors,
+                    quotas: self.quotas.clone(),
                     ..Config::new(path)
                 };
                 let directory = LocalFs::open(&config).map_err(|error| error.to_string())?;

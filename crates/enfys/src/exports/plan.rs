@@ -193,7 +193,18 @@ impl ExportPlan {
         let (is_async, id, location) = (config.r#async, config.id, Some(location));
         let serves_submounts = config.submounts == Some(SubmountsConfig::Serve);
         let plan = Self::new(source, pseudo);
-        Ok(Self { is_async, memory, id, options, entries, offline, serves_submounts, warnings, location, ..plan })
+        Ok(Self {
+            is_async,
+            memory,
+            id,
+            options,
+            entries,
+            offline,
+            serves_submounts,
+            warnings,
+            location,
+            ..plan
+        })
     }
 
     fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
@@ -432,7 +443,8 @@ fn offline(config: &ExportConfig) -> Result<Option<OfflineRule>, (&'static str, 
     let is_valid = name.strip_prefix(offline::PREFIX).is_some_and(|rest| !rest.is_empty());
     let xattr = CString::new(name.as_str()).ok().filter(|_| is_valid && name.len() <= XATTR_NAME_MAX);
     let xattr = xattr.ok_or_else(|| {
-        let why = format!("expected an attribute of the `user` name space, as in \"user.offline\", found `{name}`");
+        let why =
+            format!("expected an attribute of the `user` name space, as in \"user.offline\", found `{name}`");
         ("offline-xattr", format!("`offline-xattr`: {why}"))
     })?;
     if config.path.is_none() {
@@ -449,15 +461,13 @@ fn offline(config: &ExportConfig) -> Result<Option<OfflineRule>, (&'static str, 
         let why = format!("`offline-recall-seconds`: expected an integer from 1 to {most}, found {seconds}");
         return Err(("offline-recall-seconds", why));
     }
-    let recall = config.offline_recall.clone().map(|command| {
-        match command.first() {
-            Some(program) if program.starts_with('/') && !command.iter().any(|word| word.contains('\0')) => {
-                Ok(RecallRule { command, at_once, limit: Duration::from_secs(seconds) })
-            }
-            _ => {
-                let why = "`offline-recall`: expected a program by its absolute path, and its arguments";
-                Err(("offline-recall", why.to_owned()))
-            }
+    let recall = config.offline_recall.clone().map(|command| match command.first() {
+        Some(program) if program.starts_with('/') && !command.iter().any(|word| word.contains('\0')) => {
+            Ok(RecallRule { command, at_once, limit: Duration::from_secs(seconds) })
+        }
+        _ => {
+            let why = "`offline-recall`: expected a program by its absolute path, and its arguments";
+            Err(("offline-recall", why.to_owned()))
         }
     });
     Ok(Some(OfflineRule { xattr, recall: recall.transpose()? }))
@@ -784,7 +794,9 @@ mod tests {
 
     #[test]
     fn the_rule_for_offline_files_is_checked() {
-        let plan = |lines: &str| of_config(&format!("[[export]]\npath = '/srv'\n{lines}")).map(|plans| plans[0].clone());
+        let plan = |lines: &str| {
+            of_config(&format!("[[export]]\npath = '/srv'\n{lines}")).map(|plans| plans[0].clone())
+        };
         assert!(plan("").unwrap().offline.is_none());
         let waits = plan("offline-xattr = 'user.offline'").unwrap();
         assert_eq!(waits.offline, Some(OfflineRule { xattr: c"user.offline".into(), recall: None }));
@@ -797,12 +809,18 @@ mod tests {
             let error = plan(lines).unwrap_err();
             assert!(error.ends_with(expected), "{error}");
         };
-        wrong("offline-recall = ['/bin/recall']", "`offline-recall` needs `offline-xattr`, which marks the files");
+        wrong(
+            "offline-recall = ['/bin/recall']",
+            "`offline-recall` needs `offline-xattr`, which marks the files",
+        );
         wrong("offline-xattr = 'trusted.offline'", "as in \"user.offline\", found `trusted.offline`");
         wrong("offline-xattr = 'user.'", "found `user.`");
         let with = |line: &str| format!("offline-xattr = 'user.o'\n{line}");
         wrong(&with("offline-recall = []"), "expected a program by its absolute path, and its arguments");
-        wrong(&with("offline-recall = ['recall']"), "expected a program by its absolute path, and its arguments");
+        wrong(
+            &with("offline-recall = ['recall']"),
+            "expected a program by its absolute path, and its arguments",
+        );
         wrong(&with("offline-recalls = 0"), "expected an integer from 1 to 64, found 0");
         wrong(&with("offline-recall-seconds = 86401"), "expected an integer from 1 to 86400, found 86401");
     }

@@ -146,6 +146,9 @@ impl Sources {
         for (row, counts) in protocol::nsm::TABLE.procedures.iter().zip(&metrics.nsm) {
             one("nsm", row.name, counts)?;
         }
+        for (row, counts) in protocol::rquota::TABLE_2.procedures.iter().zip(&metrics.rquota) {
+            one("rquota", row.name, counts)?;
+        }
         for (row, counts) in protocol::rpcbind::TABLE_4.procedures.iter().zip(&metrics.portmap) {
             one("portmap", row.name, counts)?;
         }

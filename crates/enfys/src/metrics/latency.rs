@@ -22,6 +22,7 @@ const PORTMAP: usize = 13;
 const NFS2: usize = 18;
 const NLM: usize = 24;
 const NSM: usize = 7;
+const RQUOTA: usize = 5;
 /// First class of each program.
 const NFS4_AT: usize = NFS3;
 const MOUNT_AT: usize = NFS4_AT + NFS4;
@@ -30,7 +31,8 @@ const PORTMAP_AT: usize = NFSACL_AT + NFSACL;
 const NFS2_AT: usize = PORTMAP_AT + PORTMAP;
 const NLM_AT: usize = NFS2_AT + NFS2;
 const NSM_AT: usize = NLM_AT + NLM;
-const OTHER: usize = NSM_AT + NSM;
+const RQUOTA_AT: usize = NSM_AT + NSM;
+const OTHER: usize = RQUOTA_AT + RQUOTA;
 const CLASSES: usize = OTHER + 1;
 
 /// Number of NFSv4 operations; the last class is for unknown ones.
@@ -174,6 +176,7 @@ fn class(operation: Operation) -> usize {
         Operation::Nfs2(number) if (number as usize) < NFS2 => NFS2_AT + number as usize,
         Operation::Nlm(number) if (number as usize) < NLM => NLM_AT + number as usize,
         Operation::Nsm(number) if (number as usize) < NSM => NSM_AT + number as usize,
+        Operation::Rquota(number) if (number as usize) < RQUOTA => RQUOTA_AT + number as usize,
         _ => OTHER,
     }
 }
@@ -192,7 +195,8 @@ fn name(class: usize) -> (&'static str, &'static str) {
         _ if class < NFS2_AT => ("portmap", procedure(&protocol::rpcbind::TABLE_4, class - PORTMAP_AT)),
         _ if class < NLM_AT => ("nfs2", procedure(&protocol::nfs2::TABLE, class - NFS2_AT)),
         _ if class < NSM_AT => ("nlm", procedure(&protocol::nlm::TABLE, class - NLM_AT)),
-        _ if class < OTHER => ("nsm", procedure(&protocol::nsm::TABLE, class - NSM_AT)),
+        _ if class < RQUOTA_AT => ("nsm", procedure(&protocol::nsm::TABLE, class - NSM_AT)),
+        _ if class < OTHER => ("rquota", procedure(&protocol::rquota::TABLE_2, class - RQUOTA_AT)),
         _ => ("other", "OTHER"),
     }
 }

@@ -106,17 +106,33 @@ const ALLOWED_TO_KERBEROS: &[c_long] = &[libc::SYS_add_key, libc::SYS_keyctl, li
 #[cfg(not(feature = "krb5"))]
 const ALLOWED_TO_KERBEROS: &[c_long] = &[];
 
+/// System calls of the quota helper ([`crate::quotas`]): messages, the question, and what a process needs to live and end.
+#[rustfmt::skip]
+const HELPER: &[c_long] = &[
+    libc::SYS_recvmsg, libc::SYS_sendto, libc::SYS_quotactl_fd, libc::SYS_close, libc::SYS_write,
+    libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_madvise, libc::SYS_futex,
+    libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_exit, libc::SYS_exit_group,
+];
+
 /// Filters the system calls of all threads of this process.
 ///
 /// # Errors
 /// One line: the kernel has no seccomp, or a container forbids it.
 pub fn restrict() -> Result<(), String> {
-    let program = program()?;
-    install(&program, libc::SECCOMP_FILTER_FLAG_TSYNC).map_err(|error| error_text(&error))
+    let rules = rules().map_err(|error| error.to_string())?;
+    install(&program(rules)?, libc::SECCOMP_FILTER_FLAG_TSYNC).map_err(|error| error_text(&error))
 }
 
-fn program() -> Result<BpfProgram, String> {
-    let rules = rules().map_err(|error| error.to_string())?;
+/// Filters the system calls of the quota helper.
+///
+/// # Errors
+/// As [`restrict`].
+pub fn restrict_helper() -> Result<(), String> {
+    let rules = HELPER.iter().map(|number| (*number, Vec::new())).collect();
+    install(&program(rules)?, libc::SECCOMP_FILTER_FLAG_TSYNC).map_err(|error| error_text(&error))
+}
+
+fn program(rules: BTreeMap<c_long, Vec<SeccompRule>>) -> Result<BpfProgram, String> {
     let target = std::env::consts::ARCH.try_into();
     let target = target.map_err(|error: seccompiler::BackendError| error.to_string())?;
     let refused = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
@@ -201,6 +217,7 @@ mod tests {
             libc::SYS_process_vm_writev,
             libc::SYS_ptrace,
             libc::SYS_quotactl,
+            libc::SYS_quotactl_fd,
             libc::SYS_reboot,
             libc::SYS_seccomp,
             libc::SYS_setns,

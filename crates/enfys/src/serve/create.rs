@@ -76,6 +76,7 @@ pub(super) fn server(
         settings.id_names = Some(Arc::new(names));
     }
     settings.gss = kerberos::mechanism(plan).map_err(|why| plan.error("keytab", why))?;
+    settings.quotas_over_udp = exports.has_quotas();
     settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
     warn_of_long_handles(&settings, &exports);
     let server = with_logs(Server::new(settings, exports), plan, state);

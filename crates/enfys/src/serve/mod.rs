@@ -24,6 +24,7 @@ use crate::listen::{self, PortMapper};
 use crate::metrics::{MetricsServer, Sources};
 use crate::name_services;
 use crate::plan::Plan;
+use crate::quotas;
 use crate::sandbox;
 use crate::signals::{SignalAction, Signals};
 use crate::startup_code;
@@ -51,11 +52,14 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         .map_err(|error| format!("cannot start the runtime: {}", error_text(&error)))?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     plan.state_dir.as_deref().map_or(Ok(()), state_dir::make).map_err(|why| plan.error("state-dir", why))?;
+    // Before the sandbox: it has a capability that the server gives up.
+    let quotas = quotas::start(&plan.exports);
     // Before any thread starts, and after the state directory was made: Landlock needs existing directories.
     sandbox::apply(&plan, arguments);
     let mut state = DurableState::open(&plan).map_err(|why| plan.error("state-dir", why))?;
     let mut backends = Backends::new(state.instance, state.verifier, state.path(), plan.control.clone())
-        .with_files(descriptors.files);
+        .with_files(descriptors.files)
+        .with_quotas(quotas);
     let prepared = backends.prepare(&plan.exports)?;
     let bound = listen::bind(&plan)?;
     let (exports, _) = backends.activate(&plan.exports, prepared);

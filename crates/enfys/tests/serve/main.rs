@@ -26,6 +26,7 @@ mod portmap;
 #[path = "../shared/promtool.rs"]
 mod promtool;
 mod proxy;
+mod quotas;
 mod refusals;
 mod reload;
 mod restart;

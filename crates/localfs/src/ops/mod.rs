@@ -13,6 +13,7 @@ pub(crate) mod mount_point;
 pub(crate) mod offline;
 pub(crate) mod open;
 pub(crate) mod parent;
+pub(crate) mod quota;
 pub(crate) mod read;
 pub(crate) mod readdir;
 pub(crate) mod readlink;

@@ -16,12 +16,7 @@ use crate::xattr_target::Target;
 
 impl Volume {
     /// Returns whether an object has an extended attribute; `name` is the full name.
-    pub(crate) fn has_xattr<'a>(
-        self: &'a Arc<Self>,
-        peer: Peer,
-        file: &Handle,
-        name: &CStr,
-    ) -> Op<'a, bool> {
+    pub(crate) fn has_xattr<'a>(self: &'a Arc<Self>, peer: Peer, file: &Handle, name: &CStr) -> Op<'a, bool> {
         let make_job = || {
             let (file, name): (_, CString) = (*file, name.to_owned());
             move |volume: &Arc<Self>| volume.has_xattr_now(&file, &name)

@@ -18,7 +18,7 @@ struct Program {
     /// The versions that are served over UDP too, if [`Settings::udp`](crate::Settings::udp) or [`Self::is_always_over_udp`].
     over_udp: VersionSet,
     /// Whether it is served over UDP in any case.
-    is_always_over_udp: bool,
+    is_always_over_udp: fn(&Settings) -> bool,
     /// Returns its port, if that is not the port of NFS.
     own_port: fn(&Settings) -> Option<u16>,
     /// Whether it is served on the port mapper's port.
@@ -28,13 +28,13 @@ struct Program {
 }
 
 /// Numbers: RFC 1813 §2.1, §5; RFC 1833 §2. NFS comes first because nearly all calls are for it.
-const PROGRAMS: [Program; 6] = [
+const PROGRAMS: [Program; 7] = [
     Program {
         number: protocol::nfs3::PROGRAM,
         versions: |shared| shared.settings.versions.program_versions(),
         // RFC 7530 §3.1 and RFC 8881 §2.9.1 forbid version 4 over UDP.
         over_udp: set(&[protocol::nfs2::VERSION, protocol::nfs3::VERSION]),
-        is_always_over_udp: false,
+        is_always_over_udp: |_| false,
         own_port: |_| None,
         is_port_mapper: false,
         operation: |version, procedure| match version {
@@ -50,7 +50,7 @@ const PROGRAMS: [Program; 6] = [
             false => 0,
         },
         over_udp: set(&[protocol::nfsacl::VERSION]),
-        is_always_over_udp: false,
+        is_always_over_udp: |_| false,
         own_port: |_| None,
         is_port_mapper: false,
         operation: |_, procedure| Operation::NfsAcl(procedure),
@@ -59,7 +59,7 @@ const PROGRAMS: [Program; 6] = [
         number: protocol::mount::PROGRAM,
         versions: mount_versions,
         over_udp: VersionSet::MAX,
-        is_always_over_udp: false,
+        is_always_over_udp: |_| false,
         own_port: |_| None,
         is_port_mapper: false,
         operation: |_, procedure| Operation::Mount(procedure),
@@ -74,7 +74,7 @@ const PROGRAMS: [Program; 6] = [
             false => 0,
         },
         over_udp: VersionSet::MAX,
-        is_always_over_udp: false,
+        is_always_over_udp: |_| false,
         own_port: |settings| settings.nlm_port,
         is_port_mapper: false,
         operation: |_, procedure| Operation::Nlm(procedure),
@@ -84,10 +84,23 @@ const PROGRAMS: [Program; 6] = [
         versions: |shared| if shared.settings.serves_nlm() { set(&[protocol::nsm::VERSION]) } else { 0 },
         over_udp: VersionSet::MAX,
         // Linux's sm-notify sends over UDP alone.
-        is_always_over_udp: true,
+        is_always_over_udp: |_| true,
         own_port: |settings| settings.nsm_port,
         is_port_mapper: false,
         operation: |_, procedure| Operation::Nsm(procedure),
+    },
+    Program {
+        number: protocol::rquota::PROGRAM,
+        versions: |shared| match shared.exports.load().has_quotas() {
+            true => set(&[protocol::rquota::VERSION_1, protocol::rquota::VERSION_2]),
+            false => 0,
+        },
+        over_udp: VersionSet::MAX,
+        // Linux's quota(1) asks over UDP.
+        is_always_over_udp: |settings| settings.quotas_over_udp,
+        own_port: |_| None,
+        is_port_mapper: false,
+        operation: |_, procedure| Operation::Rquota(procedure),
     },
     Program {
         number: protocol::portmap::PROGRAM,
@@ -99,7 +112,7 @@ const PROGRAMS: [Program; 6] = [
             None => 0,
         },
         over_udp: VersionSet::MAX,
-        is_always_over_udp: true,
+        is_always_over_udp: |_| true,
         own_port: |_| None,
         is_port_mapper: true,
         operation: |_, procedure| Operation::Portmap(procedure),
@@ -152,7 +165,7 @@ pub(super) fn registrations(shared: &Shared) -> Vec<Registration> {
     let settings = &shared.settings;
     let rows = PROGRAMS.iter().filter(|program| !program.is_port_mapper).flat_map(|program| {
         let served = (program.versions)(shared);
-        let is_udp = settings.udp || program.is_always_over_udp;
+        let is_udp = settings.udp || (program.is_always_over_udp)(settings);
         (0..VersionSet::BITS).filter(move |version| served & (1 << version) != 0).map(move |version| {
             Registration {
                 program: program.number,
@@ -175,7 +188,7 @@ fn is_served_at(shared: &Shared, program: &Program, port: u16, is_udp: bool) -> 
     }
     let is_mappers = if is_udp { is_for_every_sender(shared, port) } else { port == protocol::portmap::PORT };
     match (is_mappers, program.is_port_mapper) {
-        (true, false) if is_udp => program.is_always_over_udp && port != protocol::portmap::PORT,
+        (true, false) if is_udp => (program.is_always_over_udp)(settings) && port != protocol::portmap::PORT,
         (true, false) => settings.portmap.is_none(),
         (false, true) => !is_udp,
         _ => true,

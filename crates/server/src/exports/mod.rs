@@ -333,6 +333,12 @@ impl ExportTable {
         self.entries.iter().flatten().any(|export| export.options.short_handles)
     }
 
+    /// Returns whether any file system has quotas.
+    #[must_use]
+    pub fn has_quotas(&self) -> bool {
+        self.exports.iter().chain(self.nested()).any(|export| export.backend.properties().quotas)
+    }
+
     /// Returns the same exports, with the host names of a server.
     pub(crate) fn with_names(self, names: Arc<HostNames>) -> Self {
         Self { names, ..self }

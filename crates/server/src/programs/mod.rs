@@ -9,3 +9,4 @@ pub(crate) mod nfsacl;
 pub(crate) mod nlm;
 pub(crate) mod nsm;
 pub(crate) mod portmap;
+pub(crate) mod rquota;

@@ -34,7 +34,7 @@ mod xattr;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::{RwLock, RwLockWriteGuard};
@@ -42,8 +42,8 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use crate::{
     Access, Acl, AclKind, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
     Created, EntriesWatch, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Pin,
-    Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes,
-    SetXattr, Stability, Timestamp, Verifier, Written,
+    Properties, Quota, QuotaKind, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek,
+    SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
 };
 use inode::{Body, Inode};
 use pages::PAGE;
@@ -118,6 +118,8 @@ pub struct MemFs {
     root: Handle,
     identity: [u8; 16],
     properties: Properties,
+    /// Whether users have quotas.
+    has_quotas: AtomicBool,
     when_full: Option<WhenFull>,
 }
 
@@ -190,7 +192,8 @@ impl MemFs {
         let verifier = RwLock::new(options.instance.to_be_bytes());
         let shared = Arc::new(Shared { state: RwLock::new(state), changes: AtomicU64::new(0), verifier });
         let properties = properties(max_file_size, options.is_read_only);
-        Self { shared, root, identity: options.identity, properties, when_full: None }
+        let has_quotas = AtomicBool::new(options.quota_bytes.is_some());
+        Self { shared, root, identity: options.identity, properties, has_quotas, when_full: None }
     }
 
     /// Loses unstable data if the file system [is volatile](MemOptions::is_volatile), and changes the write
@@ -203,6 +206,7 @@ impl MemFs {
     /// Sets other limits, as [`MemOptions::max_bytes`] and [`MemOptions::quota_bytes`]; usage above them remains.
     pub fn set_limits(&self, max_bytes: u64, quota_bytes: Option<u64>) {
         self.shared.state.write().space.set_limits(max_bytes, quota_bytes);
+        self.has_quotas.store(quota_bytes.is_some(), Ordering::Relaxed);
     }
 
     /// Calls `notify` with [`MemOptions::max_bytes`] whenever an operation is refused because of space or objects. The
@@ -288,6 +292,7 @@ fn properties(max_file_size: u64, read_only: bool) -> Properties {
         acls: true,
         clone_block_bytes: PAGE as u32,
         shares_storage: false,
+        quotas: false,
         read_only,
     }
 }
@@ -322,7 +327,7 @@ impl Backend for MemFs {
     }
 
     fn properties(&self) -> Properties {
-        self.properties
+        Properties { quotas: self.has_quotas.load(Ordering::Relaxed), ..self.properties }
     }
 
     fn identity(&self) -> [u8; 16] {
@@ -480,6 +485,14 @@ impl Backend for MemFs {
 
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)> {
         self.ask(file, |state, file| Ok(state.statfs(context, file)))
+    }
+
+    fn quota(&self, kind: QuotaKind, id: u32) -> Op<'_, Option<Quota>> {
+        let quota = match kind {
+            QuotaKind::User => self.shared.state.read().space.quota_of(id),
+            QuotaKind::Group => None,
+        };
+        Op::ok(quota)
     }
 
     fn sync(&self) -> Op<'_, ()> {

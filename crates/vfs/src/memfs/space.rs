@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use crate::{Error, Result};
+use crate::{Error, Quota, QuotaUse, Result};
 
 /// Bytes charged for an entry of a directory, name and both indexes included: a bound on memory, because hard links
 /// create entries without files.
@@ -82,6 +82,14 @@ impl Space {
             _ => free,
         };
         (self.limit, free, available)
+    }
+
+    /// Returns the quota of a user; files are not counted.
+    pub(super) fn quota_of(&self, uid: u32) -> Option<Quota> {
+        let limit = self.quota?;
+        let hard = (uid != 0).then_some(limit);
+        let bytes = QuotaUse { used: self.owned(uid), hard, ..QuotaUse::default() };
+        Some(Quota { bytes, files: QuotaUse::default() })
     }
 
     fn owned(&self, uid: u32) -> u64 {

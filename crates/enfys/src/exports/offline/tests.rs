@@ -9,8 +9,8 @@ use rustix::fs::XattrFlags;
 use tokio::runtime::Runtime;
 use vfs::around::Wrapped;
 use vfs::{
-    Authority, CopyRange, Create, CreateMode, Credentials, ReadRequest, Seek, SetAttributes, SetXattr, Stability,
-    Timestamp,
+    Authority, CopyRange, Create, CreateMode, Credentials, ReadRequest, Seek, SetAttributes, SetXattr,
+    Stability, Timestamp,
 };
 
 use super::*;
@@ -57,13 +57,18 @@ impl Scene {
         if is_marked {
             mark(&self.path(name)).unwrap();
         }
-        self.runtime.block_on(self.files.lookup(&self.context, &self.files.root(), name.as_bytes())).unwrap().handle
+        self.runtime
+            .block_on(self.files.lookup(&self.context, &self.files.root(), name.as_bytes()))
+            .unwrap()
+            .handle
     }
 
     fn read_by(&self, context: &Context, file: &Handle) -> Result<u32> {
         let request = ReadRequest { offset: 0, count: 100, may_splice: false, authority: Authority::Caller };
         let mut into = BytesMut::new();
-        self.runtime.block_on(async { self.files.read(context, file, request, &mut into).await }).map(|read| read.count)
+        self.runtime
+            .block_on(async { self.files.read(context, file, request, &mut into).await })
+            .map(|read| read.count)
     }
 
     fn read(&self, file: &Handle) -> Result<u32> {
@@ -90,7 +95,8 @@ fn operations_on_the_content_of_a_marked_file_are_answered_later() {
     assert_eq!(scene.read(&here), Ok(4));
     assert_eq!(scene.write(context, &away), Err(Error::Later));
     let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
-    let truncate = |file| scene.wait(files.setattr(context, file, &size(0), None, Authority::Caller)).map(drop);
+    let truncate =
+        |file| scene.wait(files.setattr(context, file, &size(0), None, Authority::Caller)).map(drop);
     assert_eq!(truncate(&away), Err(Error::Later));
     let seek = scene.wait(files.seek(context, &away, 0, Seek::Data, Authority::Caller));
     assert_eq!(seek, Err(Error::Later));
@@ -212,7 +218,8 @@ fn callers_without_permission_recall_nothing() {
     let log = asked.path().join("log");
     let Some(scene) = scene(Some(rule(&format!("echo >>'{}'", log.display())))) else { return };
     let away = scene.file("away", "", true);
-    std::fs::set_permissions(scene.path("away"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(scene.path("away"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .unwrap();
     let other = Credentials { uid: 1000, gid: 1000, groups: Arc::from([]) };
     let other = Context::new(Arc::new(other), Timestamp::default());
     assert_eq!(scene.read_by(&other, &away), Err(Error::Access));

@@ -4,7 +4,7 @@ use protocol::nfs4::attributes::acl::{Acl, AclSupport};
 use protocol::nfs4::attributes::values::{OpenArguments, open_args};
 use protocol::nfs4::attributes::{known, number as n, write_attributes};
 use protocol::nfs4::types::{Bitmap, FileType, Status};
-use vfs::{Attributes, Device, FileKind, FsStat, Timestamp};
+use vfs::{Attributes, Device, FileKind, FsStat, Quota, Timestamp};
 use xdr::{Encode, Writer};
 
 use crate::files::object::Object;
@@ -48,6 +48,9 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     n::NUMLINKS,
     n::OWNER,
     n::OWNER_GROUP,
+    n::QUOTA_AVAIL_HARD,
+    n::QUOTA_AVAIL_SOFT,
+    n::QUOTA_USED,
     n::RAWDEV,
     n::SPACE_AVAIL,
     n::SPACE_FREE,
@@ -158,6 +161,9 @@ const OF_SPACE: Bitmap = Bitmap::of(&[
     n::SPACE_TOTAL,
 ]);
 
+/// Attributes that need the caller's quota.
+const OF_QUOTA: Bitmap = Bitmap::of(&[n::QUOTA_AVAIL_HARD, n::QUOTA_AVAIL_SOFT, n::QUOTA_USED]);
+
 /// Write-only attributes. RFC 9754 §5: the times of delegations "are invalid to be used with GETATTR, VERIFY, and NVERIFY".
 const WRITE_ONLY: Bitmap = Bitmap::of(&[
     n::TIME_ACCESS_SET,
@@ -202,9 +208,14 @@ pub(crate) fn readable(requested: Bitmap, minor: u32) -> Result<Bitmap, Status> 
     if answered.intersection(WRITE_ONLY).is_empty() { Ok(answered) } else { Err(Status::INVAL) }
 }
 
-/// Returns whether `mask` needs the file system's free space.
+/// Returns whether `mask` needs the file system's free space, or the caller's quota there.
 pub(crate) fn needs_space(mask: Bitmap) -> bool {
-    !mask.intersection(OF_SPACE).is_empty()
+    !mask.intersection(OF_SPACE.union(OF_QUOTA)).is_empty()
+}
+
+/// Returns whether `mask` needs the caller's quota.
+pub(crate) fn needs_quota(mask: Bitmap) -> bool {
+    !mask.intersection(OF_QUOTA).is_empty()
 }
 
 /// Returns whether the holder of a write delegation may have newer values (RFC 8881 §10.4.3).
@@ -229,8 +240,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) minor: u32,
     pub(crate) object: Object<'a>,
     pub(crate) attributes: &'a Attributes,
-    /// Zeros unless [`needs_space`].
-    pub(crate) space: FsStat,
+    /// [`NO_SPACE`] unless [`needs_space`].
+    pub(crate) space: Space,
     /// For the root of an export, the file number of its mount point; otherwise the object's own number.
     pub(crate) mounted_on: u64,
     /// Set if requested.
@@ -256,14 +267,25 @@ const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
     create_mode: Bitmap::of(&[0, 1, 2, 3]),
 };
 
+/// The space of a file system, and the caller's quota there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Space {
+    pub(crate) of_all: FsStat,
+    /// `None` if it is not requested, or there is none.
+    pub(crate) quota: Option<Quota>,
+}
+
 /// The space of the pseudo file system: none.
-pub(crate) const NO_SPACE: FsStat = FsStat {
-    total_bytes: 0,
-    free_bytes: 0,
-    available_bytes: 0,
-    total_files: 0,
-    free_files: 0,
-    available_files: 0,
+pub(crate) const NO_SPACE: Space = Space {
+    of_all: FsStat {
+        total_bytes: 0,
+        free_bytes: 0,
+        available_bytes: 0,
+        total_files: 0,
+        free_files: 0,
+        available_files: 0,
+    },
+    quota: None,
 };
 
 /// Placeholder attributes for entries of which only the file number is requested.
@@ -308,6 +330,9 @@ impl Subject<'_> {
         if self.acl.is_none() {
             mask.remove(n::ACL);
         }
+        if self.space.quota.is_none() {
+            mask = mask.difference(OF_QUOTA);
+        }
         let numbers = self.object_attributes();
         let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
             note(number, reply);
@@ -349,14 +374,26 @@ impl Subject<'_> {
             n::OWNER => self.put_owner(IdKind::User, self.attributes.uid, reply),
             n::OWNER_GROUP => self.put_owner(IdKind::Group, self.attributes.gid, reply),
             n::RDATTR_ERROR => self.error.encode(reply),
-            n::FILES_AVAIL => reply.u64(self.space.available_files),
-            n::FILES_FREE => reply.u64(self.space.free_files),
-            n::FILES_TOTAL => reply.u64(self.space.total_files),
-            n::SPACE_AVAIL => reply.u64(self.space.available_bytes),
-            n::SPACE_FREE => reply.u64(self.space.free_bytes),
-            n::SPACE_TOTAL => reply.u64(self.space.total_bytes),
+            n::FILES_AVAIL => reply.u64(self.space.of_all.available_files),
+            n::FILES_FREE => reply.u64(self.space.of_all.free_files),
+            n::FILES_TOTAL => reply.u64(self.space.of_all.total_files),
+            n::SPACE_AVAIL => reply.u64(self.space.of_all.available_bytes),
+            n::SPACE_FREE => reply.u64(self.space.of_all.free_bytes),
+            n::SPACE_TOTAL => reply.u64(self.space.of_all.total_bytes),
+            n::QUOTA_AVAIL_HARD | n::QUOTA_AVAIL_SOFT | n::QUOTA_USED => self.put_quota(number, reply),
             _ => self.put_of_file_system(number, reply),
         }
+    }
+
+    /// RFC 8881 §5.8.2.28 to §5.8.2.30: what "can be allocated to this file or directory before further allocations will be refused", as far
+    /// as the quota is the reason; the same for a warning; and what is used.
+    fn put_quota(&self, number: u32, reply: &mut Writer) {
+        let bytes = self.space.quota.unwrap_or_default().bytes;
+        reply.u64(match number {
+            n::QUOTA_AVAIL_HARD => bytes.left(bytes.hard).unwrap_or(u64::MAX),
+            n::QUOTA_AVAIL_SOFT => bytes.left(bytes.soft).unwrap_or(u64::MAX),
+            _ => bytes.used,
+        });
     }
 
     /// Writes a value that is the same for all objects of a file system.
@@ -432,6 +469,9 @@ impl Subject<'_> {
         let properties = self.export().map(|export| export.backend.properties());
         if properties.is_none_or(|p| !p.acls) {
             mask.insert(n::ACL);
+        }
+        if properties.is_none_or(|p| !p.quotas) {
+            mask = mask.union(OF_QUOTA);
         }
         if self.export().is_none_or(|export| export.options.locations == Locations::Here) {
             mask.insert(n::FS_LOCATIONS);

@@ -7,10 +7,12 @@
 
 use protocol::nfs4::attributes::{acl::Acl, number};
 use protocol::nfs4::types::{Bitmap, Status};
-use vfs::{Attributes, Entry, FsStat, Handle};
+use vfs::{Attributes, Entry, Handle};
 use xdr::Writer;
 
-use super::attributes::{NO_ATTRIBUTES, OF_OBJECT, ObjectAttributes, Sink, Subject, needs_object, of_entry};
+use super::attributes::{
+    NO_ATTRIBUTES, OF_OBJECT, ObjectAttributes, Sink, Space, Subject, needs_object, of_entry,
+};
 use crate::files::object::{File, Object};
 use crate::{Settings, WireHandle};
 
@@ -52,7 +54,7 @@ pub(super) struct EntryAttributes<'a> {
     minor: u32,
     directory: File<'a>,
     /// Equal for the directory and all its entries.
-    space: FsStat,
+    space: Space,
     mask: Bitmap,
     patterns: Vec<Pattern>,
     /// Index of the next pattern to replace.
@@ -65,7 +67,7 @@ impl<'a> EntryAttributes<'a> {
         settings: &'a Settings,
         minor: u32,
         directory: File<'a>,
-        space: FsStat,
+        space: Space,
         mask: Bitmap,
     ) -> Self {
         Self { settings, minor, directory, space, mask, patterns: Vec::new(), oldest: 0 }
@@ -224,7 +226,9 @@ mod tests {
         let export = export(1, "/export");
         let settings = Settings::new(HandleKey([7; 16]), 1, [9; 16], b"test".to_vec());
         let directory = File::root(&export);
-        let space = FsStat { total_bytes: 12, ..crate::programs::nfs4::attributes::NO_SPACE };
+        let none = crate::programs::nfs4::attributes::NO_SPACE;
+        let of_all = vfs::FsStat { total_bytes: 12, ..none.of_all };
+        let space = Space { of_all, quota: Some(vfs::Quota::default()) };
         for minor in 0..=2 {
             let all = (0..Bitmap::LIMIT).filter(|number| supported(minor).has(*number));
             let all: Vec<u32> =

@@ -17,6 +17,7 @@ mod ops;
 mod sequencing;
 mod serve;
 mod set_attributes;
+mod space;
 pub(crate) mod status;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -2,13 +2,13 @@
 
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::types::{Bitmap, Status};
-use vfs::{Attributes, FsStat, Later};
+use vfs::{Attributes, Later};
 use xdr::{Decode, Reader, Writer};
 
 use crate::files::object::Object;
 use crate::programs::nfs4::absent;
 use crate::programs::nfs4::acl;
-use crate::programs::nfs4::attributes::{needs_space, readable};
+use crate::programs::nfs4::attributes::{Space, needs_space, readable};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::in_place::InPlace;
 use crate::programs::nfs4::status::Result;
@@ -62,11 +62,10 @@ async fn read_attributes(
     compound: &mut Compound<'_>,
     object: &Object<'_>,
     mask: Bitmap,
-) -> Result<(Option<FsStat>, Attributes)> {
+) -> Result<(Option<Space>, Attributes)> {
     match object {
         Object::File(file) if needs_space(mask) => {
-            let context = compound.context(file.export);
-            let (space, attributes) = file.export.backend.statfs(&context, &file.handle).await?;
+            let (space, attributes) = compound.space_of(file, mask).await?;
             compound.set_fresh(attributes);
             Ok((Some(space), attributes))
         }

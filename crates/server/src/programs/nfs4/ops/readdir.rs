@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::readdir::ReadDirArgs;
 use protocol::nfs4::types::{Bitmap, Status};
-use vfs::{Attributes, Context, Entry, FsStat, ReadDir, Verifier};
+use vfs::{Attributes, Context, Entry, ReadDir, Verifier};
 use xdr::{Decode, Mark, Reader, Writer, padding};
 
 use self::mounted::Mounted;
@@ -20,7 +20,9 @@ use crate::files::object::{File, Object};
 use crate::listing_cache::{Form, Kind};
 use crate::programs::nfs4::absent;
 use crate::programs::nfs4::acl;
-use crate::programs::nfs4::attributes::{NO_SPACE, Subject, needs_object, needs_space, of_entry, readable};
+use crate::programs::nfs4::attributes::{
+    NO_SPACE, Space, Subject, needs_object, needs_space, of_entry, readable,
+};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::entry_attributes::EntryAttributes;
 use crate::programs::nfs4::status::{Failure, Result};
@@ -147,7 +149,7 @@ async fn directory(
     let backend = &directory.export.backend;
     // Fetched once: a directory and its entries are in one file system.
     let space = match needs_space(listing.mask) {
-        true => backend.statfs(&context, &directory.handle).await?.0,
+        true => compound.space_of(&directory, listing.mask).await?.0,
         false => NO_SPACE,
     };
     let request = ReadDir {
@@ -350,15 +352,12 @@ async fn read_attributes(
     compound: &Compound<'_>,
     object: &Object<'_>,
     mask: Bitmap,
-) -> Result<(FsStat, Attributes)> {
+) -> Result<(Space, Attributes)> {
     if let Object::File(_) = object {
         compound.check_flavor(object)?;
     }
     match object {
-        Object::File(file) if needs_space(mask) => {
-            let context = compound.context(file.export);
-            Ok(file.export.backend.statfs(&context, &file.handle).await?)
-        }
+        Object::File(file) if needs_space(mask) => compound.space_of(file, mask).await,
         _ => Ok((NO_SPACE, compound.attributes_of(object).await?)),
     }
 }

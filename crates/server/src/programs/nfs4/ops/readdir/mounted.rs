@@ -5,11 +5,11 @@
 
 use protocol::nfs4::attributes::acl::Acl;
 use protocol::nfs4::types::Bitmap;
-use vfs::{Attributes, Entry, FsStat};
+use vfs::{Attributes, Entry};
 
 use crate::files::object::{File, Object};
 use crate::programs::nfs4::acl;
-use crate::programs::nfs4::attributes::{NO_SPACE, Subject, needs_space};
+use crate::programs::nfs4::attributes::{NO_SPACE, Space, Subject, needs_space};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 
@@ -18,7 +18,7 @@ pub(super) struct Mounted<'r> {
     name: &'r [u8],
     top: File<'r>,
     attributes: Attributes,
-    space: FsStat,
+    space: Space,
     acl: Option<Acl>,
 }
 
@@ -46,7 +46,7 @@ async fn read_attributes<'r>(
 ) -> Result<Mounted<'r>> {
     let context = compound.context(top.export);
     let (space, attributes) = match needs_space(mask) {
-        true => top.export.backend.statfs(&context, &top.handle).await?,
+        true => compound.space_of(&top, mask).await?,
         false => (NO_SPACE, top.export.backend.getattr(&context, &top.handle).await?),
     };
     let acl = acl::get(compound, &Object::File(top), mask, &attributes).await?;

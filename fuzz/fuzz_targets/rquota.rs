@@ -1,0 +1,2 @@
+#![cfg_attr(fuzzing, no_main)]
+bodies::target!(bodies::rquota_calls);

@@ -1,0 +1,44 @@
+# test: quota shows the quotas of the server's file system, to users and to root
+# versions: 3 4.2
+# backends: local
+# A server in this guest, whose kernel has quotas of ext4: RQUOTA over the loopback interface.
+for program in quota setquota mkfs.ext4; do
+    [ -x "$(command -v $program)" ] || { echo "skipped: no $program"; exit 0; }
+done
+truncate -s 64M "$L/image"
+mkfs.ext4 -q -O quota -E quotatype=usrquota:grpquota "$L/image"
+mkdir -p /run/quotas /run/quota.nfs
+if ! mount -o loop "$L/image" /run/quotas; then echo 'skipped: this kernel has no quotas of ext4'; exit 0; fi
+chmod 777 /run/quotas
+setquota -u 1000 1000 2000 10 20 /run/quotas
+setquota -g 50 0 3000 0 0 /run/quotas
+dd if=/dev/zero of=/run/quotas/file bs=1k count=700 status=none conv=fsync
+chown 1000:50 /run/quotas/file
+ip link set lo up
+cat >"$L/quotas.toml" <<END
+listen = ["127.0.0.1:2049"]
+state-dir = "$L/quotas.state"
+portmap = true
+[[export]]
+path = "/run/quotas"
+squash = "none"
+END
+"$ENFYS" serve --config "$L/quotas.toml" >"$L/quotas.log" 2>&1 &
+server=$!
+until_true rpcinfo -t 127.0.0.1 100011 2
+rpcinfo -u 127.0.0.1 100011 1 >/dev/null
+grep -q 'quota' "/proc/$(pgrep -f quota-helper | head -1)/cmdline" || fail 'no helper'
+options="vers=$VERSION,port=2049"
+[ "$VERSION" != 3 ] || options="$options,mountport=2049,mountproto=tcp,nolock"
+mount -t nfs -o "$options" 127.0.0.1:/export /run/quota.nfs
+# told WHO…: the numbers of quota(1): blocks, quota, limit, files, quota, limit.
+told() { "$@" | tr -d '*' | awk '$1 ~ /^[0-9]+$/ && NF >= 6 { print $1, $2, $3, $4, $5, $6 } NF >= 7 && $2 ~ /^[0-9]+$/ { print $2, $3, $4, $5, $6, $7 }' | tail -1; }
+same '700 1000 2000 1 10 20' "$(told quota -p -w -u -f /run/quota.nfs 1000)" "root asks for a user"
+same '700 0 3000 1 0 0' "$(told quota -p -w -g -f /run/quota.nfs 50)" "root asks for a group"
+dd if=/dev/zero of=/run/quota.nfs/more bs=1k count=400 status=none conv=fsync
+chown 1000:50 /run/quota.nfs/more
+quota -p -w -u -f /run/quota.nfs 1000 | grep -q '1100\* 1000 2000' || fail "over the soft limit: $(quota -p -w -u -f /run/quota.nfs 1000)"
+umount /run/quota.nfs
+kill "$server"
+wait "$server" || true
+umount /run/quotas
