@@ -27,6 +27,8 @@ pub enum OpError {
     /// The server has dropped a lock of this file: it restarted, or the lease expired. Data under the lock may have
     /// changed. Operations on the file fail until the lock is unlocked or the file is closed.
     LockLost,
+    /// The server does not have the file system; names the places where it is, as mount(8) writes them.
+    Moved(Arc<str>),
     /// The caller's argument cannot be sent; names the error.
     Invalid(Errno, &'static str),
 }
@@ -76,6 +78,7 @@ impl OpError {
             Self::Call(CallError::Closed) | Self::LockLost => Errno::EIO,
             Self::Call(CallError::Busy) => Errno::EAGAIN,
             Self::Flavors(_) => Errno::EACCES,
+            Self::Moved(_) => Errno::EREMOTE,
             Self::Unsupported(_) => Errno::EOPNOTSUPP,
             Self::Invalid(errno, _) => *errno,
         }
@@ -97,7 +100,7 @@ impl OpError {
             Self::Call(CallError::Rpc(_)) | Self::BadReply(_) | Self::Unsupported(_) | Self::LockLost => {
                 Fault::Server
             }
-            Self::Flavors(_) | Self::Invalid(..) => Fault::Caller,
+            Self::Flavors(_) | Self::Moved(_) | Self::Invalid(..) => Fault::Caller,
         }
     }
 }
@@ -126,6 +129,7 @@ impl fmt::Display for OpError {
             }
             Self::Unsupported(what) => write!(f, "the server does not support {what}"),
             Self::LockLost => f.write_str("the server has dropped a lock of this file"),
+            Self::Moved(places) => write!(f, "the file system is on another server: {places} (MOVED)"),
             Self::Invalid(_, what) => f.write_str(what),
         }
     }

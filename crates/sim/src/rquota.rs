@@ -123,7 +123,7 @@ struct Rest(Bytes);
 
 impl Decode for Rest {
     fn decode(reader: &mut Reader) -> Result<Self, DecodeError> {
-        reader.take_rest().map(Self)
+        Ok(Self(reader.rest()))
     }
 }
 

@@ -27,6 +27,7 @@ mod portmap;
 mod promtool;
 mod proxy;
 mod quotas;
+mod referrals;
 mod refusals;
 mod reload;
 mod restart;

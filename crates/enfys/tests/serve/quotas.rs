@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use protocol::nfs3::StableHow;
 use protocol::rquota::{
     ExtGetQuotaArgs, GetQuotaArgs, PROGRAM, Path as QuotaPath, Proc, QuotaKind, QuotaResult, QuotaStatus,
 };
@@ -41,7 +42,7 @@ fn quotas_in_memory_are_told_over_tcp_and_udp() {
     let mut client = Client::connect(server.address);
     let root = client.mount("/limited").unwrap();
     let file = client.create(root, "file").unwrap();
-    client.write(file, &[7; 10_000]).unwrap();
+    client.write(file, &[7; 10_000], StableHow::FileSync).unwrap();
     let uid = client.uid.cast_signed();
     let path = QuotaPath::from_static(b"/limited");
     let args = GetQuotaArgs { path: path.clone(), uid };

@@ -26,6 +26,7 @@ mod lock;
 mod lockt;
 mod locku;
 mod many;
+mod moved;
 mod name;
 mod object;
 mod open;

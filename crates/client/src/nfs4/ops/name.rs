@@ -38,8 +38,10 @@ impl Nfs4 {
         let lookup = Op::Lookup(LookupArgs { name: component(name)? });
         let ops = [put(directory), lookup, Op::GetFh, get_attributes()];
         let mut results = self.read_only(caller, &ops).await?;
-        results.skip_many(2)?;
-        take_object(&mut results)
+        match results.skip_many(2).and_then(|()| take_object(&mut results)) {
+            Ok(found) => Ok(found),
+            Err(error) => Err(Box::pin(self.with_places(error, caller, put(directory), &[name])).await),
+        }
     }
 
     /// Looks up names one after the other, in one compound for as many as the session allows.
@@ -64,7 +66,7 @@ impl Nfs4 {
         let room = operations.saturating_sub(CHAIN_EXTRA).max(1);
         loop {
             let (next, rest) = names.split_at(names.len().min(room));
-            let mut ops = vec![start];
+            let mut ops = vec![start.clone()];
             for name in next {
                 ops.push(Op::Lookup(LookupArgs { name: component(name)? }));
             }
@@ -73,8 +75,10 @@ impl Nfs4 {
                 ops.extend_from_slice(last);
             }
             let mut results = self.read_only(caller, &ops).await?;
-            results.skip_many(1 + next.len())?;
-            let found = take_object(&mut results)?;
+            let found = match results.skip_many(1 + next.len()).and_then(|()| take_object(&mut results)) {
+                Ok(found) => found,
+                Err(error) => return Err(Box::pin(self.with_places(error, caller, start, next)).await),
+            };
             if rest.is_empty() {
                 return Ok((found, results));
             }
