@@ -54,6 +54,7 @@ const PACKAGES: &[Package] = &[
     package("nfs-ganesha-vfs", "its back end for a directory"),
     package("rpcbind", "NFS-Ganesha does not start without it; locks of version 3 are found by it"),
     package("nfs-kernel-server", "rpc.nfsd, which starts the kernel's server for the bench"),
+    package("quota", "sets quotas of a file system, and asks for them on a client"),
     package("e2fsprogs", "mkfs.ext4 for the files of that server"),
     package("fio", "its converter reads the results of the bench"),
 ];

@@ -37,11 +37,11 @@ impl Bound {
     }
 }
 
-/// Takes the sockets that the service manager passed, or binds the planned addresses.
+/// Takes the sockets that the service manager passed, or binds the planned addresses. `has_quotas` tells whether an export has quotas.
 ///
 /// # Errors
 /// One line that names the address.
-pub fn bind(plan: &Plan) -> Result<Bound, String> {
+pub fn bind(plan: &Plan, has_quotas: bool) -> Result<Bound, String> {
     let mut listeners = Listeners { tcp: passed()?, udp: Vec::new() };
     if listeners.tcp.is_empty() {
         listeners.tcp = listen_on_all(&plan.listen).map_err(|why| plan.error("listen", why))?;
@@ -50,7 +50,9 @@ pub fn bind(plan: &Plan) -> Result<Bound, String> {
     let addresses = addresses.map_err(|error| format!("listening socket: {}", error_text(&error)))?;
     // Status monitors of clients notify only over UDP, and find the port by a port mapper.
     let is_notified = plan.serves_nlm() && plan.wants_port_mapper;
-    if plan.udp || (is_notified && plan.nsm_port.is_none()) {
+    // So do the questions of quota(1).
+    let is_asked = has_quotas && plan.wants_port_mapper;
+    if plan.udp || is_asked || (is_notified && plan.nsm_port.is_none()) {
         for address in &addresses {
             let bound = bind_udp(*address, &addresses).map_err(|error| refused("udp ", *address, &error))?;
             listeners.udp.push(bound);

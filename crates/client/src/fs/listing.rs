@@ -115,7 +115,7 @@ impl FileSystem {
         true
     }
 
-    /// Looks up the objects that a server has left out. An entry that was removed is omitted; another failure fails the listing
+    /// Looks up the objects that a server has left out. An entry that was removed, or is a referral, is omitted; another failure fails the listing
     /// of the directory.
     async fn look_up_missing(&self, directories: &[Object], listings: &mut [Result<Listing, OpError>]) {
         let mut missing = Vec::new();
@@ -135,6 +135,8 @@ impl FileSystem {
         for ((at, number, _), object) in missing.iter().zip(found) {
             match (object, &mut listings[*at]) {
                 (Ok(object), Ok(listing)) => listing.entries[*number].object = Some(object),
+                // An entry that is on another server cannot be used here.
+                (Err(OpError::Status(Status::MOVED)), _) => {}
                 (Err(error), listing @ Ok(_)) if !crate::client::is_missing(&error) => *listing = Err(error),
                 _ => {}
             }

@@ -76,6 +76,13 @@ struct Outer {
 #[derive(Debug)]
 pub struct Removed(Vec<Opened>);
 
+impl Prepared {
+    /// Returns whether any export has quotas.
+    pub fn has_quotas(&self) -> bool {
+        self.table.has_quotas()
+    }
+}
+
 impl Backends {
     /// Returns a set without open file systems.
     pub fn new(

@@ -2,7 +2,7 @@
 //! does not keep.
 //!
 //! The helper is this binary, started before the server gives up its privileges. It has that capability and nothing else: no files, no
-//! root user, six kinds of system calls. It answers one kind of question, in messages of fixed size. It ends with the server.
+//! root user, few system calls. It answers one kind of question, in messages of fixed size. It ends with the server.
 
 pub mod helper;
 mod kernel;

@@ -61,7 +61,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         .with_files(descriptors.files)
         .with_quotas(quotas);
     let prepared = backends.prepare(&plan.exports)?;
-    let bound = listen::bind(&plan)?;
+    let bound = listen::bind(&plan, prepared.has_quotas())?;
     let (exports, _) = backends.activate(&plan.exports, prepared);
     let (server, latencies) = create::server(&plan, &bound, &mut state, exports)?;
     // Bound before connections are accepted: if it fails, no client has been answered.

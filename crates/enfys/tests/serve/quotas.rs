@@ -27,7 +27,7 @@ const QUOTA_BYTES: u32 = 8 << 20;
 
 fn serve(dir: &TestDir) -> Server {
     let text = format!(
-        "listen = ['127.0.0.1:0']\nstate-dir = '{}'\n[[export]]\nmemory = true\npseudo = '/limited'\nquota-bytes = {QUOTA_BYTES}\n\
+        "listen = ['127.0.0.1:0']\nudp = true\nstate-dir = '{}'\n[[export]]\nmemory = true\npseudo = '/limited'\nquota-bytes = {QUOTA_BYTES}\n\
          [[export]]\nmemory = true\npseudo = '/free'\n",
         dir.path("state").display()
     );
@@ -58,7 +58,7 @@ fn quotas_in_memory_are_told_over_tcp_and_udp() {
     let none: QuotaResult = client.call((PROGRAM, 1), Proc::GETQUOTA.0, &free);
     assert_eq!(none, QuotaResult::Fail(QuotaStatus::NOQUOTA));
     if is_root() {
-        // As quota(1): a datagram, though `udp` is off. From this machine it needs a port below 1024.
+        // As quota(1): a datagram. From this machine it needs a port below 1024.
         assert_eq!(over_udp(&server, &args, client.uid), QuotaResult::Ok(told));
     }
     server.stop();

@@ -29,12 +29,19 @@ fn clients_are_told_where_the_files_of_an_export_are() {
     for version in ["4.0", "4.1", "4.2"] {
         let listed = run(&["ls", &url(version, "/data")]);
         assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
-        assert_eq!(String::from_utf8_lossy(&listed.stdout), "here\nthere\n", "{version}");
+        assert_eq!(
+            String::from_utf8_lossy(&listed.stdout),
+            "here\n",
+            "{version}: a referral cannot be listed here"
+        );
         for path in ["/data/there", "/data/there/below/it"] {
             let refused = run(&["ls", &url(version, path)]);
             let said = String::from_utf8_lossy(&refused.stderr).into_owned();
             assert!(!refused.status.success(), "{said}");
-            assert!(said.contains("there.example.org:/srv/files, 192.0.2.1:/ (MOVED)"), "{version} {path}: {said}");
+            assert!(
+                said.contains("there.example.org:/srv/files, 192.0.2.1:/ (MOVED)"),
+                "{version} {path}: {said}"
+            );
         }
     }
     let mut old = Client::connect(server.address);

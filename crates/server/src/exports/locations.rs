@@ -135,6 +135,8 @@ fn with_port(address: &str, port: Option<&str>, is_default: bool) -> Option<Stri
 
 #[cfg(test)]
 mod tests {
+    use protocol::nfs4::types::MAX_NAME;
+
     use super::*;
     use crate::testing::export;
 
@@ -180,7 +182,7 @@ mod tests {
         ] {
             assert!(wrong.parse::<Location>().is_err(), "{wrong}");
         }
-        let long = format!("host:/{}", "x".repeat(256));
+        let long = format!("host:/{}", "x".repeat(MAX_NAME + 1));
         assert!(long.parse::<Location>().unwrap_err().contains("too long"));
     }
 

@@ -43,7 +43,7 @@ fn scene(recall: Option<RecallRule>) -> Option<Scene> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let own = Credentials { uid, gid, groups: Arc::from([]) };
     let context = Context::new(Arc::new(own), Timestamp::default());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     Some(Scene { files: Wrapped::of(directory, offline), context, runtime, top })
 }
 

@@ -180,7 +180,8 @@ mod tests {
             maxcount: 65_536,
             attributes: Bitmap::of(numbers),
         };
-        let OpResult::ReadDir(listing) = lab.last(at(&["data"], vec![Op::ReadDir(args)])) else { panic!() };
+        let mut results = lab.run(at(&["data"], vec![Op::ReadDir(args)])).results.into_vec();
+        let Some(OpResult::ReadDir(listing)) = results.pop() else { panic!("no listing") };
         let entries = listing.into_result()?.entries;
         let decode = |attributes| Attributes::from_file_attributes(attributes).unwrap();
         Ok(entries.iter().map(|entry| decode(&entry.attributes)).collect())
