@@ -7,12 +7,16 @@ use serde::{Deserialize, Serialize};
 
 /// Payload of a small READ or WRITE, in bytes.
 pub const SMALL_BYTES: u32 = 4 << 10;
+/// Payload of the largest READ and WRITE of version 2, in bytes.
+pub const V2_BYTES: u32 = 8 << 10;
 /// Payload of a large READ or WRITE, in bytes.
 pub const LARGE_BYTES: u32 = 1 << 20;
 
 /// The protocol version an operation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
+    /// RFC 1094.
+    V2,
     /// RFC 1813.
     V3,
     /// RFC 8881: every request runs inside a session of its connection.
@@ -22,11 +26,11 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns the minor version of NFSv4; `None` for version 3.
+    /// Returns the minor version of NFSv4; `None` for versions 2 and 3.
     #[must_use]
     pub const fn minor(self) -> Option<u32> {
         match self {
-            Self::V3 => None,
+            Self::V2 | Self::V3 => None,
             Self::V41 => Some(1),
             Self::V42 => Some(2),
         }
@@ -118,6 +122,12 @@ operations! {
     Read4k "read4k" "READ 4 KiB" V3 SMALL_BYTES, &[Target::OfFloor(1.8)];
     Write4k "write4k" "WRITE 4 KiB UNSTABLE" V3 SMALL_BYTES, &[Target::OfFloor(1.6)];
     Write4kSync "write4k-sync" "WRITE 4 KiB FILE_SYNC" V3 SMALL_BYTES, &[Target::OfFloor(1.8)];
+    Read8k "read8k" "READ 8 KiB" V3 V2_BYTES, &[];
+    Write8kSync "write8k-sync" "WRITE 8 KiB FILE_SYNC" V3 V2_BYTES, &[];
+    Getattr2 "getattr2" "v2 GETATTR" V2 0, &[Target::OfOwn(Operation::Getattr, 1.1)];
+    Lookup2 "lookup2" "v2 LOOKUP" V2 0, &[Target::OfOwn(Operation::Lookup, 1.1)];
+    Read8k2 "read8k-2" "v2 READ 8 KiB" V2 V2_BYTES, &[Target::OfOwn(Operation::Read8k, 1.1)];
+    Write8k2 "write8k-2" "v2 WRITE 8 KiB" V2 V2_BYTES, &[Target::OfOwn(Operation::Write8kSync, 1.1)];
     Read1m "read1m" "READ 1 MiB" V3 LARGE_BYTES, &[Target::OfSendfileFloor(1.2)];
     Write1m "write1m" "WRITE 1 MiB UNSTABLE" V3 LARGE_BYTES, &[Target::OfFloor(1.4)];
     CreateRemove "create-remove" "CREATE+REMOVE" V3 0, &[Target::OfFloor(1.8)];

@@ -6,6 +6,7 @@
 
 mod caller;
 mod connection;
+mod nfs2;
 mod nfs3;
 mod nfs4;
 mod replies;
@@ -33,7 +34,7 @@ use self::connection::{Connection, Phase, Tally};
 use self::workload::Workload;
 pub use self::workload::{DEPTH_MAX, Xids};
 use crate::error::LoadError;
-use crate::operation::Operation;
+use crate::operation::{Operation, Version};
 use crate::process;
 use crate::results::{Measurement, Shape};
 
@@ -120,6 +121,14 @@ async fn prepare(plan: &LoadPlan) -> Result<Prepared, LoadError> {
             depth = depth.min(session.depth());
             connections.push((stream, workload));
             sessions.push(session);
+        }
+    } else if plan.operation.version() == Version::V2 {
+        // Missing files were made over version 3.
+        handles?;
+        let handles = nfs2::Handles::find(plan.server, plan.mount, &plan.export, &plan.xids).await?;
+        for index in 0..plan.shape.connections {
+            let stream = Caller::connect(plan.server).await?.into_stream();
+            connections.push((stream, nfs2::workload(plan.operation, &handles, index, depth)));
         }
     } else {
         let handles = handles?;

@@ -224,9 +224,11 @@ pub(crate) fn workload(
             let arguments = LookupArgs { what: place(handles.directory, layout::READ_FILE) };
             Box::new(Lookup { template: request(Proc::LOOKUP, &arguments), expected: object })
         }
-        Operation::Read4k | Operation::Read1m => Box::new(Read::new(object, bytes, offsets, depth)),
+        Operation::Read4k | Operation::Read8k | Operation::Read1m => {
+            Box::new(Read::new(object, bytes, offsets, depth))
+        }
         Operation::Write4k => Box::new(Write::new(handles.small_write, bytes, offsets, StableHow::Unstable)),
-        Operation::Write4kSync => {
+        Operation::Write4kSync | Operation::Write8kSync => {
             Box::new(Write::new(handles.small_write, bytes, offsets, StableHow::FileSync))
         }
         Operation::Write1m => Box::new(Write::new(handles.large_write, bytes, offsets, StableHow::Unstable)),

@@ -92,7 +92,8 @@ impl Peer {
                     && !operation.is_of_floor()
                     && operation != Operation::Readdirplus
             }
-            Self::Enfys | Self::EnfysMemory | Self::Ganesha => !operation.is_of_floor(),
+            Self::Enfys | Self::EnfysMemory => !operation.is_of_floor(),
+            Self::Ganesha => !operation.is_of_floor() && operation.version() != Version::V2,
         }
     }
 }
@@ -219,7 +220,7 @@ fn prepare(
             let mut command = own_program(&place.programs.join("enfys"), "cargo build --release -p enfys")?;
             let export = format!("{}:{EXPORT}", place.export.display());
             let what = if peer == Peer::EnfysMemory { "--memory" } else { &export };
-            command.args(["serve", what, "--listen", &listen, "--squash", "none"]);
+            command.args(["serve", what, "--listen", &listen, "--squash", "none", "--versions", "2,3,4"]);
             if peer == Peer::EnfysAsync {
                 command.arg("--async");
             }
