@@ -70,6 +70,7 @@ mod hidden;
 mod identify;
 mod identity;
 mod index;
+mod local_locks;
 mod lock;
 mod mounts;
 mod name;

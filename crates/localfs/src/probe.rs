@@ -23,6 +23,7 @@ use crate::handle::{from_index, from_kernel};
 use crate::hidden::Hidden;
 use crate::identity::{self, FILE_CAPABILITIES};
 use crate::index::{FileKey, Index, ROOT};
+use crate::local_locks::locks_at_once;
 use crate::mounts::LoggedMounts;
 use crate::name::MAX_NAME;
 use crate::object::{Object, Objects, OpenFile, Reach};
@@ -141,6 +142,8 @@ fn volume(
         streams: Streams::default(),
         hidden,
         pool: Pool::default(),
+        locks_at_once: locks_at_once(f_type),
+        files_with_locks: Arc::default(),
         has_stable_positions,
         fsid: identities.fsid,
         fsids: Mutex::new(HashMap::new()),

@@ -286,6 +286,58 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, offset: u64, count: u64) -> Result<(
     Ok(())
 }
 
+/// A byte-range lock, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RangeLock {
+    pub(crate) first: u64,
+    /// At most the greatest `off_t`, which means "to the end of the file".
+    pub(crate) last: u64,
+    pub(crate) is_exclusive: bool,
+}
+
+/// Returns the kernel's form of a lock of this type.
+fn flock_of(kind: i32, first: u64, last: u64) -> libc::flock {
+    // A length of zero means "to the end of the file", and the last byte has no other form.
+    let length = if last >= i64::MAX as u64 { 0 } else { last - first + 1 };
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: first as libc::off_t,
+        l_len: length as libc::off_t,
+        // Required for locks of open file descriptions.
+        l_pid: 0,
+    }
+}
+
+fn type_of(lock: RangeLock) -> i32 {
+    if lock.is_exclusive { libc::F_WRLCK } else { libc::F_RDLCK }
+}
+
+/// `F_OFD_SETLK`: locks a range for the open file description, without waiting. `EAGAIN` if another one's lock conflicts.
+pub(crate) fn lock_range(fd: BorrowedFd<'_>, lock: RangeLock) -> Result<()> {
+    let mut flock = flock_of(type_of(lock), lock.first, lock.last);
+    // SAFETY: `flock` lives through the call and has the layout that the command wants.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw mut flock) }.into()).map(drop)
+}
+
+/// `F_OFD_SETLK` with `F_UNLCK`: unlocks a range of the open file description.
+pub(crate) fn unlock_range(fd: BorrowedFd<'_>, first: u64, last: u64) -> Result<()> {
+    let mut flock = flock_of(libc::F_UNLCK, first, last);
+    // SAFETY: `flock` lives through the call and has the layout that the command wants.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw mut flock) }.into()).map(drop)
+}
+
+/// `F_OFD_GETLK`: returns the first lock of others that conflicts.
+pub(crate) fn conflicting_lock(fd: BorrowedFd<'_>, lock: RangeLock) -> Result<Option<RangeLock>> {
+    let mut flock = flock_of(type_of(lock), lock.first, lock.last);
+    // SAFETY: `flock` lives through the call and has the layout that the command wants and fills.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut flock) }.into())?;
+    let kind = i32::from(flock.l_type);
+    let (first, length) = (flock.l_start.cast_unsigned(), flock.l_len.cast_unsigned());
+    let last = if length == 0 { i64::MAX as u64 } else { first + (length - 1) };
+    Ok((kind != libc::F_UNLCK).then_some(RangeLock { first, last, is_exclusive: kind == libc::F_WRLCK }))
+}
+
 /// getdents64(2) into `buffer`; 0 at the end.
 pub(crate) fn getdents64(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the buffer is writable for its whole length.

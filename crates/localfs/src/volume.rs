@@ -102,6 +102,10 @@ pub(crate) struct Volume {
     /// The files that clients do not see.
     pub(crate) hidden: Option<Box<Hidden>>,
     pub(crate) pool: Pool,
+    /// Whether byte-range locks are the kernel's alone, and never wait.
+    pub(crate) locks_at_once: bool,
+    /// The number of files with locks against local processes.
+    pub(crate) files_with_locks: Arc<AtomicUsize>,
     /// Whether directory positions stay valid while entries come and go.
     pub(crate) has_stable_positions: bool,
     pub(crate) fsid: u64,

@@ -6,7 +6,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{
     Access, Acl, AclKind, Attributes, Change, ChangeListener, Context, Device, EntriesWatch, Error, FileKind,
-    FsStat, Handle, Interest, Op, Payload, Properties, Quota, QuotaKind, SetAttributes, Timestamp, Watch,
+    FsStat, Handle, Interest, LocalLocks, Op, Payload, Properties, Quota, QuotaKind, SetAttributes, Timestamp,
+    Watch,
 };
 
 /// Eight bytes that a client or server only compares for equality.
@@ -185,7 +186,13 @@ pub struct OpenAccess {
 }
 
 /// Keeps an open file's content after its last name is removed; dropped when the file is closed.
-pub trait Pin: Send + Sync + fmt::Debug {}
+pub trait Pin: Send + Sync + fmt::Debug {
+    /// Returns byte-range locks of the file against local processes, none of them locked; `None` if the backend has no
+    /// such locks, or no room for them.
+    fn local_locks(&self) -> Option<Arc<dyn LocalLocks>> {
+        None
+    }
+}
 
 /// The result of an open.
 #[derive(Debug, Clone)]

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use vfs::{Attributes, Authority, Context, Error, FileKind, Handle, Op, OpenAccess, Opened, Pin, Result};
+use vfs::{
+    Attributes, Authority, Context, Error, FileKind, Handle, LocalLocks, Op, OpenAccess, Opened, Pin, Result,
+};
 
 use crate::attributes::Snapshot;
 use crate::object::{Object, Unpinned};
@@ -15,7 +17,11 @@ struct PinnedFile {
     handle: Handle,
 }
 
-impl Pin for PinnedFile {}
+impl Pin for PinnedFile {
+    fn local_locks(&self) -> Option<Arc<dyn LocalLocks>> {
+        self.volume.local_locks(&self.handle)
+    }
+}
 
 /// An object, and its pin.
 type Pinned = (Arc<Object>, PinnedFile);

@@ -1,5 +1,6 @@
 //! Test support: exports in memory, and an NFSv4.1 client of a whole server.
 
+pub(crate) mod local_locks;
 pub(crate) mod minor0;
 
 use core::net::SocketAddr;

@@ -20,12 +20,12 @@ async fn test(call: &Call<'_>, args: &TestArgs) -> Result<Option<NlmHolder>, Sta
     let (request, lock) = (call.request, &args.alock);
     let state = &request.server.state;
     let at = call.lock_target(lock)?;
-    open(&at.target, args.exclusive).await?;
+    let pin = open(&at.target, args.exclusive).await?;
     let against = if args.exclusive { Conflict::Any } else { Conflict::Write };
     stateless::recall_conflicts(request, &at.target, against, Right::Given).await.map_err(status)?;
     let host = state.known_nlm_host(&lock.caller_name, request.connection.peer.ip());
     let asker = (host.as_deref(), at.file, &at.owner);
-    state.nlm_test(request.now.monotonic, asker, at.range, args.exclusive).map_err(refusal)
+    state.nlm_test(request.now.monotonic, asker, &pin, (at.range, args.exclusive)).map_err(refusal)
 }
 
 /// Returns the holder for the client. A client of NFSv4 has neither process nor owner here.

@@ -257,8 +257,12 @@ fn is_used(shard: &Shard, file: FileKey, client: &Client, kind: DelegationKind) 
 /// Returns whether other clients have the file open in a way that conflicts with a delegation: for writing or with a deny; in any
 /// way if the delegation is for writing (§10.4; the paper of 2015, §5.1: "the file is not open for write by any client").
 fn is_open_by_others(shard: &Shard, file: FileKey, client: &Client, is_write: bool) -> bool {
+    // The holder would lock bytes locally that an NLM host gets later, without asking again.
+    if shard.has_waiting_host(file) {
+        return true;
+    }
     let Some(record) = shard.files.get(&file) else { return false };
-    // The holder would lock bytes locally that an NLM host has locked here.
+    // Or that it has locked here.
     if record.is_held_by_nlm() {
         return true;
     }

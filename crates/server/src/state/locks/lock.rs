@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
+use vfs::{LocalLock, LocalLocks, Pin};
 
 use super::request::{FoundLocker, LockError, LockRequest, LockTest, Locker, kind_of};
 use crate::state::State;
@@ -21,6 +22,8 @@ use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, Shard};
 use crate::state::tables::stateid::next_seqid;
 use crate::state::tables::wire::{LockDenied, LockType, StateOwner, Stateid, Status};
 
+/// The owner that DENIED names for a lock of a local process.
+const LOCAL_PROCESS: &[u8] = b"local process";
 /// Maximum number of ranges that one LOCK adds: its own, and one if it splits another.
 const RANGES_PER_LOCK: usize = 2;
 
@@ -43,8 +46,12 @@ impl State {
             Locker::Existing(_) => 0,
         };
         self.make_room(now, client, owner + RANGES_PER_LOCK)?;
+        let local = self.local_locks(request.file, None);
         let mut deferred = Deferred::new();
         let (mut shard, locker) = self.find_locker(client, request)?;
+        if let Some(local) = &local {
+            shard.file_mut(request.file).ranges.set_local(local);
+        }
         let result = self.lock_in(&mut shard, now, client, request, &locker, &mut deferred);
         match &result {
             Ok(_) => self.stop_waiting(&mut shard, request, &locker.name, &mut deferred),
@@ -80,6 +87,10 @@ impl State {
             }
             return Err(LockError::Denied(Box::new(self.denied(shard, client, &held))));
         }
+        if let Err(held) = shard.file_mut(file).ranges.lock_locally(range, kind) {
+            let denied = || LockError::Denied(Box::new(denied_locally(held)));
+            return Err(if request.reclaim { Status::RECLAIM_CONFLICT.into() } else { denied() });
+        }
         let index = shard.lock_entry(locker.open, &locker.name, client, &self.gauges);
         let lock = HeldLock { range, kind, owner: shard.lock_at(index).owner, set: LockSet(index) };
         self.change_ranges(shard, client, file, deferred, |ranges| ranges.lock(lock));
@@ -99,15 +110,22 @@ impl State {
         if self.recovery.in_grace(now) {
             return Err(Status::GRACE.into());
         }
+        let local = self.local_locks(request.file, None);
         let shard = self.shards[self.shard_of(request.file)].lock();
+        // What no client has open is not opened for a test.
         let Some(file) = shard.files.get(&request.file) else { return Ok(()) };
         // §18.11.4: "The LOCKT operation's test for conflicting locks SHOULD exclude locks for the current lock-owner".
         let name = OwnerName { client: client.id(), owner: Arc::from(request.owner) };
         let own = file.lock_owners.find(&name);
         // Locks that a LOCK would revoke do not conflict. A test revokes nothing.
         let counts = |LockSet(index)| !self.is_lease_over(&shard, index, now, client);
-        match file.ranges.conflict(request.range, kind_of(request.lock_type), own, counts) {
-            Some(held) => Err(LockError::Denied(Box::new(self.denied(&shard, client, &held)))),
+        let (range, kind) = (request.range, kind_of(request.lock_type));
+        if let Some(held) = file.ranges.conflict(range, kind, own, counts) {
+            return Err(LockError::Denied(Box::new(self.denied(&shard, client, &held))));
+        }
+        let local = file.ranges.local().or(local.as_ref());
+        match local.and_then(|local| local.conflict(range.local(kind))) {
+            Some(held) => Err(LockError::Denied(Box::new(denied_locally(held)))),
             None => Ok(()),
         }
     }
@@ -171,6 +189,25 @@ impl State {
         }
     }
 
+    /// Returns the locks of a file against local processes, or new ones if it has none; `None` if the backend has none. `pin` is
+    /// of an open that is not in the tables. May open a descriptor, so no shard may be locked.
+    pub(crate) fn local_locks(
+        &self,
+        file: FileKey,
+        pin: Option<&Arc<dyn Pin>>,
+    ) -> Option<Arc<dyn LocalLocks>> {
+        let of_open = {
+            let shard = self.shards[self.shard_of(file)].lock();
+            let record = shard.files.get(&file);
+            if let Some(local) = record.and_then(|record| record.ranges.local()) {
+                return Some(Arc::clone(local));
+            }
+            let mut opens = record.into_iter().flat_map(|record| record.opens.iter());
+            opens.find_map(|index| shard.open_at(*index).pin.clone())
+        };
+        pin.or(of_open.as_ref())?.local_locks()
+    }
+
     /// Returns the lock that conflicts. If only locks of expired leases do, revokes these (§8.4.3).
     pub(crate) fn lock_conflict(
         &self,
@@ -225,5 +262,16 @@ impl State {
                 owner: xdr::Opaque::new(Bytes::copy_from_slice(owner)).unwrap_or_default(),
             },
         }
+    }
+}
+
+/// Returns the result of DENIED for a lock of a local process, which is no client.
+fn denied_locally(held: LocalLock) -> LockDenied {
+    let range = LockRange::of_local(held);
+    LockDenied {
+        offset: range.offset(),
+        length: range.length(),
+        lock_type: if held.is_exclusive { LockType::Write } else { LockType::Read },
+        owner: StateOwner { client_id: 0, owner: xdr::Opaque::from_static(LOCAL_PROCESS) },
     }
 }

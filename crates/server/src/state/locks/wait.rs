@@ -17,8 +17,10 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 use protocol::nfs4::callback::CbOp;
 use protocol::nfs4::callback::recall::CbNotifyLockArgs;
+use vfs::LocalLocks;
 
 use super::request::{FoundLocker, LockRequest, kind_of};
+use crate::state::nlm::lock::waiter as nlm_waiter;
 use crate::state::tables::callback::{Callback, CallbackPurpose};
 use crate::state::tables::client::Client;
 use crate::state::tables::file_key::FileKey;
@@ -80,10 +82,15 @@ impl State {
             if !is_reachable {
                 return false;
             }
-            let Some(record) = shard.files.get(&file) else { return true };
+            let wanted = waiter.range.local(waiter.kind);
+            let is_free = |local: &Arc<dyn LocalLocks>| local.conflict(wanted).is_none();
+            let Some(record) = shard.files.get(&file) else {
+                return waiter.notify.local().is_none_or(is_free);
+            };
             let own = record.lock_owners.find(&waiter.owner);
             let counts = |LockSet(index)| !self.is_lease_over(shard, index, now, client);
             record.ranges.conflict(waiter.range, waiter.kind, own, counts).is_none()
+                && record.ranges.local().or(waiter.notify.local()).is_none_or(is_free)
         };
         let calls = queue.give_turns(now, may_have_turn, callback);
         let granted = queue
@@ -100,11 +107,18 @@ impl State {
         waiter.notify.client.holdings.lock_waiters.fetch_sub(1, Relaxed);
         adjust(&self.gauges.lock_waiters, -1);
         let Notice::Grant(grant) = waiter.notify.how else { return };
+        let local = shard.local_locks(grant.file, grant.local.as_ref());
+        let is_locked = local.is_none_or(|local| local.lock(grant.range.local(grant.kind)).is_ok());
+        if !is_locked {
+            // A local process was faster. The next sweep tries again.
+            shard.join_queue(grant.file, nlm_waiter(grant, waiter.asked_at), &self.gauges);
+            return;
+        }
         let replaces = shard.find_nlm_lock(grant.file, &grant.name).is_some();
         // A lock that becomes shared may free others, which the next sweep finds.
         let mut later = Deferred::new();
         let (owner, lock) = ((&grant.name, &grant.pin), (grant.range, grant.kind));
-        self.insert_nlm_lock(shard, &grant.host, grant.file, owner, lock, &mut later);
+        self.insert_nlm_lock(shard, (&grant.host, grant.file), owner, lock, grant.local.as_ref(), &mut later);
         self.send_grant(grant, replaces);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use vfs::Pin;
+use vfs::{LocalLocks, Pin};
 
 use crate::state::State;
 use crate::state::tables::file_key::FileKey;
@@ -60,7 +60,7 @@ pub struct NlmHolder {
     pub is_exclusive: bool,
     /// The bytes.
     pub range: LockRange,
-    /// The owner's bytes, as its host gave them; `None` if a client of NFSv4 holds the lock.
+    /// The owner's bytes, as its host gave them; `None` if a client of NFSv4, or a local process, holds the lock.
     pub owner: Option<Arc<[u8]>>,
 }
 
@@ -93,9 +93,10 @@ impl State {
         let name = request.owner.name();
         // A GRANTED that is under way is answered by this call.
         self.withdraw_grants(host, *file, &name, request.range);
+        let local = self.local_locks(*file, Some(&request.pin));
         let mut deferred = Deferred::new();
         let mut shard = self.shards[self.shard_of(*file)].lock();
-        let result = self.nlm_lock_in(&mut shard, now, request, &name, &mut deferred);
+        let result = self.nlm_lock_in(&mut shard, now, (request, local), &name, &mut deferred);
         self.unlock_shard(shard, deferred);
         result?;
         let change =
@@ -107,18 +108,21 @@ impl State {
         &self,
         shard: &mut Shard,
         now: Duration,
-        request: &NlmLockRequest,
+        (request, local): (&NlmLockRequest, Option<Arc<dyn LocalLocks>>),
         name: &OwnerName,
         deferred: &mut Deferred,
     ) -> Result<(), NlmRefusal> {
         let NlmOwner { host, file, .. } = &request.owner;
+        let local = shard.local_locks(*file, local.as_ref()).cloned();
         let (range, kind) = (request.range, kind_of(request.is_exclusive));
         let own = shard.files.get(file).and_then(|record| record.lock_owners.find(name));
         let conflict = self.lock_conflict(shard, now, &host.client, *file, (range, kind, own), deferred);
         let is_it = |waiter: &LockWaiter<LockNotify>| waiter.is_for(name, range);
-        if conflict.is_none() {
+        let lock_locally = |local: &Arc<dyn LocalLocks>| local.lock(range.local(kind)).is_ok();
+        if conflict.is_none() && local.as_ref().is_none_or(lock_locally) {
             shard.leave_queue(*file, &self.gauges, deferred, is_it);
-            self.insert_nlm_lock(shard, host, *file, (name, &request.pin), (range, kind), deferred);
+            let owner = (name, &request.pin);
+            self.insert_nlm_lock(shard, (host, *file), owner, (range, kind), local.as_ref(), deferred);
             return Ok(());
         }
         let Some((version, arguments)) = request.granted.clone().filter(|_| !request.reclaim) else {
@@ -132,6 +136,7 @@ impl State {
             range,
             kind,
             pin: Arc::clone(&request.pin),
+            local,
             path: host.path(),
             version,
             arguments,
@@ -143,17 +148,20 @@ impl State {
         }
     }
 
-    /// Locks a range that no other owner's lock conflicts with.
+    /// Locks a range that no other owner's lock conflicts with, and that is locked against local processes.
     pub(crate) fn insert_nlm_lock(
         &self,
         shard: &mut Shard,
-        host: &NlmHost,
-        file: FileKey,
+        (host, file): (&NlmHost, FileKey),
         (name, pin): (&OwnerName, &Arc<dyn Pin>),
         (range, kind): (LockRange, LockKind),
+        local: Option<&Arc<dyn LocalLocks>>,
         deferred: &mut Deferred,
     ) {
         let index = shard.nlm_lock_entry(file, (&host.client, name), pin, &self.gauges);
+        if let Some(local) = local {
+            shard.file_mut(file).ranges.set_local(local);
+        }
         let lock = HeldLock { range, kind, owner: shard.nlm_lock_owner(index), set: LockSet(index) };
         self.change_ranges(shard, &host.client, file, deferred, |ranges| ranges.lock(lock));
     }
@@ -166,27 +174,35 @@ impl State {
         &self,
         now: Duration,
         (host, file, owner): (Option<&NlmHost>, FileKey, &Arc<[u8]>),
-        range: LockRange,
-        is_exclusive: bool,
+        pin: &Arc<dyn Pin>,
+        (range, is_exclusive): (LockRange, bool),
     ) -> Result<Option<NlmHolder>, NlmRefusal> {
         if self.recovery.in_grace(now) {
             return Err(NlmRefusal::Grace);
         }
+        let local = self.local_locks(file, Some(pin));
+        let kind = kind_of(is_exclusive);
         let shard = self.shards[self.shard_of(file)].lock();
-        let Some(record) = shard.files.get(&file) else { return Ok(None) };
+        let local_holder = || {
+            let held = shard.local_locks(file, local.as_ref())?.conflict(range.local(kind))?;
+            let range = LockRange::of_local(held);
+            Some(NlmHolder { is_exclusive: held.is_exclusive, range, owner: None })
+        };
+        let Some(record) = shard.files.get(&file) else { return Ok(local_holder()) };
         let name = host.map(|host| OwnerName { client: host.id(), owner: Arc::clone(owner) });
         let own = name.and_then(|name| record.lock_owners.find(&name));
         let client = host.map_or(&self.anonymous, |host| &host.client);
         let counts = |LockSet(index)| !self.is_lease_over(&shard, index, now, client);
-        let held = record.ranges.conflict(range, kind_of(is_exclusive), own, counts);
-        Ok(held.map(|held| NlmHolder {
+        let held = record.ranges.conflict(range, kind, own, counts);
+        let holder = held.map(|held| NlmHolder {
             is_exclusive: held.kind == LockKind::Exclusive,
             range: held.range,
             owner: match &shard.entry(held.set.0).kind {
                 EntryKind::NlmLock(lock) => Some(Arc::clone(&lock.name.owner)),
                 _ => None,
             },
-        }))
+        });
+        Ok(holder.or_else(local_holder))
     }
 
     /// UNLOCK. A range that is not locked is not an error.
@@ -262,7 +278,7 @@ impl State {
 }
 
 /// Returns the waiter whose lock a grant is.
-pub(super) fn waiter(grant: Arc<Grant>, now: Duration) -> LockWaiter<LockNotify> {
+pub(crate) fn waiter(grant: Arc<Grant>, now: Duration) -> LockWaiter<LockNotify> {
     LockWaiter {
         owner: grant.name.clone(),
         range: grant.range,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use vfs::Pin;
+use vfs::{LocalLocks, Pin};
 
 use super::file_key::FileKey;
 use super::locks::{LockKind, LockRange, OwnerName};
@@ -35,6 +35,8 @@ pub(crate) struct Grant {
     pub(crate) range: LockRange,
     pub(crate) kind: LockKind,
     pub(crate) pin: Arc<dyn Pin>,
+    /// The file's locks against local processes.
+    pub(crate) local: Option<Arc<dyn LocalLocks>>,
     pub(crate) path: HostPath,
     /// The version of NLM, and the encoded arguments of GRANTED.
     pub(crate) version: u32,

@@ -8,6 +8,7 @@ mod expiry;
 mod hosts;
 mod limits;
 mod local_changes;
+mod local_locks;
 mod locks;
 mod lost_locks;
 mod many;
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs4::types::Handle;
-use vfs::Pin;
+use vfs::{LocalLocks, Pin};
 
 use super::{
     Client, CreateSession, Credential, ExchangeId, ExchangedId, FileKey, LockError, LockNotice, LockRange,
@@ -40,6 +41,7 @@ use crate::state::tables::wire::{
     ChannelAttributes, CreateSessionFlags, CreateSessionOk, LockType, SecParmsList, SequenceArgs,
     SequenceStatus, SessionId, ShareAccess, ShareDeny, Stateid, Status,
 };
+use crate::testing::local_locks::LockedFilePin;
 use crate::{ConnectionId, HandleKey, Outbox, Settings};
 
 const LEASE: Duration = Duration::from_secs(90);
@@ -64,9 +66,16 @@ fn range(offset: u64, length: u64) -> LockRange {
 
 /// Its reference count is the number of opens.
 #[derive(Debug, Default)]
-struct TestPin;
+struct TestPin {
+    /// Every file is this one to local processes.
+    local: Option<LockedFilePin>,
+}
 
-impl Pin for TestPin {}
+impl Pin for TestPin {
+    fn local_locks(&self) -> Option<Arc<dyn LocalLocks>> {
+        self.local.as_ref()?.local_locks()
+    }
+}
 
 struct World {
     state: Arc<State>,

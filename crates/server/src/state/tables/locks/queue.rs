@@ -54,6 +54,10 @@ impl<N> LockQueue<N> {
         self.0.is_empty()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LockWaiter<N>> {
+        self.0.iter()
+    }
+
     /// Adds a waiter at the end. Its owner must not wait for the same bytes yet.
     pub(crate) fn push(&mut self, waiter: LockWaiter<N>) {
         self.0.push(waiter);

@@ -1,5 +1,9 @@
 //! The bytes that a lock covers.
 
+use vfs::LocalLock;
+
+use super::held::LockKind;
+
 /// A non-empty range of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockRange {
@@ -24,6 +28,21 @@ impl LockRange {
     /// Returns whether both ranges have a byte in common.
     pub(crate) fn overlaps(self, other: Self) -> bool {
         self.start <= other.end && other.start <= self.end
+    }
+
+    /// Returns the bytes that both ranges cover; they must overlap.
+    pub(super) fn within(self, other: Self) -> Self {
+        Self { start: self.start.max(other.start), end: self.end.min(other.end) }
+    }
+
+    /// Returns a lock of these bytes against local processes.
+    pub(crate) fn local(self, kind: LockKind) -> LocalLock {
+        LocalLock { first: self.start, last: self.end, is_exclusive: kind == LockKind::Exclusive }
+    }
+
+    /// Returns the bytes of a local process's lock.
+    pub(crate) fn of_local(lock: LocalLock) -> Self {
+        Self { start: lock.first, end: lock.last }
     }
 
     /// Returns the first byte.

@@ -1,6 +1,12 @@
 //! The locked ranges of a file. An owner's ranges replace, split and merge with each other; those of others may conflict.
+//!
+//! The backend may lock the same bytes against local processes ([`LocalLocks`]): each byte with the strongest lock that any
+//! owner has.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use vfs::{LocalLock, LocalLocks};
 
 use super::held::{HeldLock, LockKind, LockSet};
 use super::interval_tree::{IntervalTree, Query};
@@ -16,12 +22,14 @@ pub(crate) struct LockedRanges {
     tree: IntervalTree,
     owners: BTreeMap<LockOwner, OwnRanges>,
     count: usize,
+    /// The same locks against local processes.
+    local: Option<Arc<dyn LocalLocks>>,
 }
 
 impl LockedRanges {
     /// Returns an empty table; only this server may know the seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { tree: IntervalTree::new(seed), owners: BTreeMap::new(), count: 0 }
+        Self { tree: IntervalTree::new(seed), owners: BTreeMap::new(), count: 0, local: None }
     }
 
     /// Returns the number of locked ranges.
@@ -40,6 +48,30 @@ impl LockedRanges {
     ) -> Option<HeldLock> {
         let query = Query { range, kind, except: owner };
         self.tree.find(&query, &mut |other| counts(other.set))
+    }
+
+    /// Returns the locks against local processes.
+    pub(crate) fn local(&self) -> Option<&Arc<dyn LocalLocks>> {
+        self.local.as_ref()
+    }
+
+    /// Locks all ranges against local processes too, from now on. Does nothing if that is so already.
+    pub(crate) fn set_local(&mut self, local: &Arc<dyn LocalLocks>) {
+        if self.local.is_none() {
+            for held in self.iter() {
+                // A local process that has locked the same bytes keeps its lock.
+                let _ = local.lock(held.range.local(held.kind));
+            }
+            self.local = Some(Arc::clone(local));
+        }
+    }
+
+    /// Locks a range against local processes. The caller then calls [`Self::lock`], which leaves this to it.
+    ///
+    /// # Errors
+    /// The lock of a local process that conflicts.
+    pub(crate) fn lock_locally(&self, range: LockRange, kind: LockKind) -> Result<(), LocalLock> {
+        self.local.as_ref().map_or(Ok(()), |local| local.lock(range.local(kind)))
     }
 
     /// Locks a range that no other owner's lock conflicts with. RFC 8881 §9.5: the locking status of each byte "MUST reflect
@@ -70,6 +102,7 @@ impl LockedRanges {
     pub(crate) fn unlock(&mut self, owner: LockOwner, range: LockRange) {
         for old in self.take_overlapping(owner, range) {
             self.put_back_outside(old, range);
+            self.unlock_locally(old.range.within(range));
         }
         self.drop_if_empty(owner);
     }
@@ -77,19 +110,36 @@ impl LockedRanges {
     /// Unlocks all ranges of one set.
     pub(crate) fn unlock_set(&mut self, owner: LockOwner, set: LockSet) {
         let Some(own) = self.owners.get_mut(&owner) else { return };
-        let mut starts = Vec::new();
-        own.retain(|start, (_, _, of)| {
+        let mut ended = Vec::new();
+        own.retain(|start, (end, _, of)| {
             let is_of_set = *of == set;
             if is_of_set {
-                starts.push(*start);
+                ended.push(LockRange { start: *start, end: *end });
             }
             !is_of_set
         });
-        self.count -= starts.len();
-        for start in starts {
-            self.tree.remove(start, owner);
+        self.count -= ended.len();
+        for range in ended {
+            self.tree.remove(range.start, owner);
+            self.unlock_locally(range);
         }
         self.drop_if_empty(owner);
+    }
+
+    /// Unlocks the bytes of a range that no owner has locked any more against local processes.
+    fn unlock_locally(&self, range: LockRange) {
+        let Some(local) = &self.local else { return };
+        let mut rest = range;
+        while let Some(held) = self.conflict(rest, LockKind::Exclusive, None, |_| true) {
+            if held.range.start > rest.start {
+                local.unlock(rest.start, held.range.start - 1);
+            }
+            if held.range.end >= rest.end {
+                return;
+            }
+            rest.start = held.range.end + 1;
+        }
+        local.unlock(rest.start, rest.end);
     }
 
     /// Returns whether a set has any range.
@@ -185,9 +235,11 @@ impl LockedRanges {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use vfs::Pin;
 
     use super::LockKind::{Exclusive, Shared};
     use super::*;
+    use crate::testing::local_locks::{LockedFile, LockedFilePin};
 
     const BYTES: u64 = 48;
 
@@ -240,6 +292,15 @@ mod tests {
     /// For each owner and byte: kind and set of the lock, if any.
     type Model = [[Option<(LockKind, LockSet)>; BYTES as usize]; 3];
 
+    /// A local process sees the strongest lock of each byte.
+    fn check_local(file: &LockedFile, model: &Model) {
+        let of_server = file.of_server();
+        for at in 0..BYTES as usize {
+            let kinds = model.iter().filter_map(|bytes| bytes[at].map(|(kind, _)| kind == Exclusive));
+            assert_eq!(of_server[at], kinds.max(), "byte {at}");
+        }
+    }
+
     fn check_against(ranges: &LockedRanges, model: &Model) {
         let mut count = 0;
         for (owner, bytes) in model.iter().enumerate() {
@@ -266,9 +327,13 @@ mod tests {
             steps in prop::collection::vec(
                 (0u8..5, 0u32..3, 0u64..BYTES, 1u64..BYTES, any::<bool>(), 0u32..2), 1..80),
         ) {
-            let mut ranges = LockedRanges::new(3);
+            let (mut ranges, pin) = (LockedRanges::new(3), LockedFilePin::default());
             let mut model: Model = [[None; BYTES as usize]; 3];
-            for (action, owner, offset, length, is_exclusive, set) in steps {
+            let half = steps.len() / 2;
+            for (step, (action, owner, offset, length, is_exclusive, set)) in steps.into_iter().enumerate() {
+                if step == half {
+                    ranges.set_local(&pin.local_locks().expect("it has locks"));
+                }
                 let kind = if is_exclusive { Exclusive } else { Shared };
                 let length = length.min(BYTES - offset);
                 let asked = lock(owner, range(offset, length), kind, set);
@@ -292,12 +357,16 @@ mod tests {
                         let found = ranges.conflict(asked.range, kind, Some(asked.owner), |_| true);
                         prop_assert_eq!(found.is_some(), is_excluded);
                         if !is_excluded {
+                            ranges.lock_locally(asked.range, kind).expect("no process has a lock");
                             ranges.lock(asked);
                             model[owner as usize][bytes].fill(Some((kind, asked.set)));
                         }
                     }
                 }
                 check_against(&ranges, &model);
+                if step >= half {
+                    check_local(&pin.file, &model);
+                }
             }
         }
     }

@@ -1,5 +1,9 @@
 //! Insertion into the lists of files and opens, and removal, in constant time.
 
+use std::sync::Arc;
+
+use vfs::LocalLocks;
+
 use super::super::delegation::kind::DelegationKind;
 use super::super::file_key::FileKey;
 use super::entry::{Cell, Entry, EntryKind};
@@ -62,6 +66,15 @@ impl Shard {
         for waiter in self.waiting.remove(&key).into_iter().flatten() {
             waiter.wake();
         }
+    }
+
+    /// Returns the locks of a file against local processes, if it has any, or else these.
+    pub(crate) fn local_locks<'a>(
+        &'a self,
+        file: FileKey,
+        others: Option<&'a Arc<dyn LocalLocks>>,
+    ) -> Option<&'a Arc<dyn LocalLocks>> {
+        self.files.get(&file).and_then(|record| record.ranges.local()).or(others)
     }
 
     /// Removes a file that is neither open nor delegated.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use protocol::nfs4::types::Handle;
+use vfs::LocalLocks;
 
 use super::super::client::Client;
 use super::super::host_calls::Grant;
@@ -36,6 +37,15 @@ impl LockNotify {
         match &self.how {
             Notice::Callback { open, .. } => Some(*open),
             Notice::Grant(_) => None,
+        }
+    }
+
+    /// Returns the locks against local processes of a file that may not be in the tables; `None` for clients of NFSv4, which have
+    /// it open.
+    pub(crate) fn local(&self) -> Option<&Arc<dyn LocalLocks>> {
+        match &self.how {
+            Notice::Callback { .. } => None,
+            Notice::Grant(grant) => grant.local.as_ref(),
         }
     }
 }

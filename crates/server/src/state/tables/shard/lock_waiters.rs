@@ -6,7 +6,7 @@ use super::super::file_key::FileKey;
 use super::super::gauges::{Gauges, adjust, read};
 use super::super::locks::{LockWaiter, OwnerName};
 use super::deferred::Deferred;
-use super::lock_notify::LockNotify;
+use super::lock_notify::{LockNotify, Notice};
 use super::share::Modes;
 use super::table::Shard;
 
@@ -43,6 +43,12 @@ impl Shard {
             self.lock_queues.remove(&file);
         }
         has_room
+    }
+
+    /// Returns whether an NLM host waits for a lock of a file.
+    pub(crate) fn has_waiting_host(&self, file: FileKey) -> bool {
+        let queue = self.lock_queues.get(&file);
+        queue.is_some_and(|queue| queue.iter().any(|waiter| matches!(waiter.notify.how, Notice::Grant(_))))
     }
 
     /// Removes the waiters of a file that `is_over` names. Others may have their turn then.
