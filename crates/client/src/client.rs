@@ -448,6 +448,18 @@ impl Client {
         }
     }
 
+    /// Frees all locks that a client of this machine has at the server and that it did not unlock before it ended, in versions 2 and 3.
+    /// `host_name` is that of its [`Config`]. In version 4 its lease ends.
+    ///
+    /// # Errors
+    /// ENOLCK if the server has no lock manager; that it cannot be reached.
+    pub async fn free_locks_of(&self, host_name: &[u8]) -> Result<(), OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.nlm().free_all(host_name).await,
+            Protocol::Nfs4(_) => Ok(()),
+        }
+    }
+
     /// Waits until calls for [`Self::answer_host_call`] are useful, with the first lock of version 3. Nothing relies on them: without
     /// them waiters ask every 10 s, and restarts of the server are noticed by its connections.
     pub async fn host_calls_wanted(&self) {

@@ -65,7 +65,13 @@ pub fn config(url: &Url) -> Config {
     Config {
         version: versions(url).first().copied().flatten(),
         retry: RetryPolicy { timeout, retries, fails_fast: true },
-        host_name: Bytes::from(machine_name()),
+        // A server of version 2 or 3 distinguishes the clients of a machine, and frees the locks of one, by this name.
+        host_name: Bytes::from(format!(
+            "{}-{}-{:08x}",
+            machine_name(),
+            std::process::id(),
+            random_u64() as u32
+        )),
         ..Config::new(&name, owner.as_bytes(), random_u64().to_be_bytes(), caller(options))
     }
     .with_options(options)

@@ -202,6 +202,14 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "client-nlm",
+        about: "clients of version 3 that lock by NLM beside one of version 4.1: locks exclude, only the holder reclaims",
+        run: |seed| {
+            let versions = &[ClientVersion::V3, ClientVersion::V3, ClientVersion::V41];
+            full_clients::run_nlm(seed, versions)
+        },
+    },
+    Scenario {
         name: "client-revoked",
         about: "clients with caches, delegations and locks that fall silent for longer than the lease: nothing is overwritten",
         run: |seed| {

@@ -122,6 +122,19 @@ impl<const MAX: usize> PartialEq for InlineOpaque<MAX> {
 
 impl<const MAX: usize> Eq for InlineOpaque<MAX> {}
 
+impl<const MAX: usize> PartialOrd for InlineOpaque<MAX> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<const MAX: usize> Ord for InlineOpaque<MAX> {
+    /// Compares the bytes, as slices.
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self[..].cmp(&other[..])
+    }
+}
+
 impl<const MAX: usize> std::hash::Hash for InlineOpaque<MAX> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (**self).hash(state);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use protocol::nfs3::{PORT, PROGRAM};
 use rpc::message::{AcceptStatus, RpcError};
 
@@ -109,11 +109,17 @@ impl Nfs3 {
     }
 
     /// Releases locks, and tells the server that its mounts are gone. Their list at the server is for information only
-    /// (RFC 1813 §5.2.3), so that failures do not matter.
+    /// (RFC 1813 §5.2.3), so that failures of that do not matter.
+    ///
+    /// # Errors
+    /// That of a lock that was not released.
     pub(crate) async fn leave(&self) -> Result<(), OpError> {
-        select(pin!(self.nlm.leave()), pin!(self.engine.sleep(LEAVE_MAX))).await;
+        let released = match select(pin!(self.nlm.leave()), pin!(self.engine.sleep(LEAVE_MAX))).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => Err(CallError::TimedOut.into()),
+        };
         self.unmount_all().await;
-        Ok(())
+        released
     }
 
     /// Returns the number of calls in flight, and of those that had to wait for others.

@@ -27,6 +27,7 @@ mod columns;
 mod copy;
 mod human;
 mod list;
+mod lock_record;
 mod lookup;
 mod mode;
 mod names;

@@ -24,6 +24,7 @@ use rustix::process::geteuid;
 use store::error_text;
 use tokio::task::JoinHandle;
 
+use super::lock_record::LockRecord;
 use super::quote::shell_quoted;
 
 /// The failure of a command: its operation, the URL or path, and the reason.
@@ -64,6 +65,7 @@ struct Server {
     tasks: Vec<JoinHandle<()>>,
     /// Answers calls of the server.
     listener: JoinHandle<()>,
+    lock_record: Option<LockRecord>,
 }
 
 /// An object of a server, which may be missing: a directory that exists, and a path below it.
@@ -184,14 +186,26 @@ impl Session {
         });
         let listener = tokio::task::spawn_local(answer_host_calls(client.clone(), route.addresses));
         let tasks = vec![keeper, transport];
-        let server = Server { client: client.clone(), caller: caller.clone(), tasks, listener };
+        let server =
+            Server { client: client.clone(), caller: caller.clone(), tasks, listener, lock_record: None };
         self.servers.borrow_mut().insert(key, server);
         Ok((client, caller))
+    }
+
+    /// Frees locks that killed clients of this machine have at the server, and records those of this one.
+    pub fn record_locks(&self, client: &Client) {
+        let mut servers = self.servers.borrow_mut();
+        if let Some(server) = servers.values_mut().find(|server| server.client.is_same(client)) {
+            server.lock_record = LockRecord::start(client);
+        }
     }
 
     /// Ends without a word to the servers about the state that clients have there, which is another process's.
     pub async fn detach(self) {
         for server in self.servers.into_inner().into_values() {
+            if let Some(record) = server.lock_record {
+                record.hand_over().await;
+            }
             server.client.detach().await;
             server.listener.abort();
             let _ = server.listener.await;
@@ -205,7 +219,10 @@ impl Session {
     pub async fn close(self) {
         for server in self.servers.into_inner().into_values() {
             // A server that does not answer forgets the client after its lease.
-            let _ = server.client.close().await;
+            let is_left = server.client.close().await.is_ok();
+            if let Some(record) = server.lock_record.filter(|_| is_left) {
+                record.end().await;
+            }
             server.listener.abort();
             let _ = server.listener.await;
             for task in server.tasks {

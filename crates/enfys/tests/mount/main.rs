@@ -7,6 +7,7 @@ mod crash;
 mod disk_cache;
 mod lifetime;
 mod lock_calls;
+mod locks;
 mod memory;
 mod messages;
 mod overlay;

@@ -174,7 +174,13 @@ impl Cached {
         for _ in 0..TRIES {
             self.lapses = self.program.model.borrow().lapses_of(self.program.id.0);
             self.program.begin(format!("lock {}", file_name(file)));
-            match opened.try_lock(self.owner(), LockRange::WHOLE, LockKind::Exclusive).await {
+            let (range, kind) = (LockRange::WHOLE, LockKind::Exclusive);
+            let waits = self.program.model.borrow().waits && self.program.rng.chance(40);
+            let outcome = match waits {
+                true => opened.lock(self.owner(), range, kind).await,
+                false => opened.try_lock(self.owner(), range, kind).await,
+            };
+            match outcome {
                 Ok(()) => {
                     let is_sure = self.is_sure();
                     let holder = self.program.model.borrow_mut().take(file, self.program.id, is_sure);

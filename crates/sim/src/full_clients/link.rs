@@ -27,6 +27,11 @@ pub(super) struct LinkFaults {
 impl LinkFaults {
     pub(super) const NONE: Self = Self { lost: 0, cut: 0, stalled: 0, late: 0 };
     pub(super) const MANY: Self = Self { lost: 25, cut: 25, stalled: 8, late: 40 };
+
+    /// Returns whether a message that no connection carries is lost.
+    pub(super) fn loses_datagram(self, rng: &mut Rng) -> bool {
+        rng.below(1000) < 4 * self.lost
+    }
 }
 
 /// The fate of a record in the network.

@@ -67,6 +67,8 @@ enum Kind {
     Uncached,
     /// With caches and delegations, programs change names, and write files through the cache under byte-range locks.
     Cached,
+    /// As `Cached`, without changes of names; clients of version 3 lock by NLM.
+    Nlm,
     /// As `Cached`, without changes of names; hosts fall silent for longer than the lease time.
     Revoked,
 }
@@ -85,6 +87,14 @@ pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, Str
 /// Returns the failure.
 pub(crate) fn run_cached(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
     run_with(seed, versions, Kind::Cached)
+}
+
+/// As [`run_cached`], with clients of version 3 that lock by NLM.
+///
+/// # Errors
+/// Returns the failure.
+pub(crate) fn run_nlm(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
+    run_with(seed, versions, Kind::Nlm)
 }
 
 /// As [`run_cached`], with a short lease and hosts that fall silent, so that the server revokes their state. The network is reliable
@@ -119,7 +129,8 @@ fn run_with(seed: u64, versions: &'static [Version], kind: Kind) -> Result<Repor
     *model.borrow_mut() = Model {
         files: vec![model::SharedFile::default(); files],
         is_private,
-        changes_names: kind != Kind::Revoked,
+        changes_names: kind != Kind::Revoked && kind != Kind::Nlm,
+        waits: kind == Kind::Nlm,
         ..Model::default()
     };
     (0..files).for_each(|file| put(&world.backend, file));
@@ -149,7 +160,12 @@ fn plan(world: &mut World, kind: Kind, memory: Memory, rng: &mut Rng, model: &Sh
         world.on_silence = Box::new(move |host| model.borrow_mut().lapsed(host));
         return;
     }
-    world.lease = (kind == Kind::Cached).then_some(LONG_LEASE);
+    let managers = Rc::clone(model);
+    world.on_host_call = Box::new(move |host, record| {
+        let manager = managers.borrow().clients.get(&host).cloned();
+        manager?.answer_host_call(record)
+    });
+    world.lease = (kind == Kind::Cached || kind == Kind::Nlm).then_some(LONG_LEASE);
     let power_failures = if memory == Memory::All { rng.below(3) } else { 0 };
     world.plan_faults(rng.below(3), power_failures, rng.below(2), FAULTS_WITHIN);
 }
@@ -189,7 +205,7 @@ fn launch(
         server: "server".into(),
         port: 2049,
         mount_port: Some(2049),
-        nlm_port: None,
+        nlm_port: Some(2049),
         version: Some(version),
         transport: Transport::Tcp,
         mount_transport: Transport::Tcp,
@@ -200,7 +216,7 @@ fn launch(
         },
         connections: 1 + rng.below(3) as usize,
         owner: Bytes::from(format!("client-{host}")),
-        host_name: Bytes::from(format!("client-{host}")),
+        host_name: Bytes::from(host_name(host, boot)),
         verifier: (boot << 8 | host as u64).to_be_bytes(),
         continues: None,
         machine: caller(),
@@ -219,6 +235,11 @@ fn launch(
     };
     let (of_programs, model) = (Arc::clone(&engine), Rc::clone(model));
     (engine, Box::pin(run_machine((host, boot), of_programs, config, rng, model)))
+}
+
+/// Returns the name of a client process in NLM.
+fn host_name(host: usize, boot: u64) -> String {
+    format!("client-{host}-{boot}")
 }
 
 type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
@@ -248,14 +269,18 @@ async fn run_machine(
     model.borrow_mut().doing.insert((host, boot, usize::MAX), "connect".into());
     let _alive = Alive { host, model: Rc::clone(&model) };
     let client = Client::connect(engine, config).await.map_err(|error| failed("connect", error))?;
+    model.borrow_mut().clients.insert(host, client.clone());
     let keeper = client.clone();
     let programs = async {
         model.borrow_mut().doing.insert((host, boot, usize::MAX), "mount".into());
         let root = mount(&client).await.map_err(|error| failed("mount", error))?;
+        if boot > 1 {
+            model.borrow_mut().doing.insert((host, boot, usize::MAX), "free old locks".into());
+            free_locks_of(&client, &host_name(host, boot - 1)).await;
+        }
         let mut fs = None;
         if client.config().caches.delegations {
-            let mounted = FileSystem::mount(client.clone(), caller(), b"/export").await;
-            fs = Some(mounted.map_err(|error| failed("mount", error.cause))?.0);
+            fs = Some(mount_fs(&client).await.map_err(|error| failed("mount", error))?);
         }
         let mut running = FuturesUnordered::<Running>::new();
         for number in 0..2 * PROGRAMS {
@@ -298,12 +323,31 @@ async fn run_machine(
     Ok(())
 }
 
+/// Frees the locks of an earlier process of the host. The lock manager does not wait for a server that is down.
+async fn free_locks_of(client: &Client, host_name: &str) {
+    while client.free_locks_of(host_name.as_bytes()).await.is_err() {
+        client.engine().sleep(Duration::from_secs(5)).await;
+    }
+}
+
 /// Mounts the export. MOUNT and the port mapper do not wait for a server that is down.
 async fn mount(client: &Client) -> Result<Object, OpError> {
     loop {
         match client.mount(&caller(), &[b"export"]).await {
             Err(OpError::Call(_)) => client.engine().sleep(Duration::from_secs(5)).await,
             outcome => return outcome,
+        }
+    }
+}
+
+/// As [`mount`], for a file system.
+async fn mount_fs(client: &Client) -> Result<FileSystem, OpError> {
+    loop {
+        match FileSystem::mount(client.clone(), caller(), b"/export").await {
+            Err(error) if matches!(error.cause, OpError::Call(_)) => {
+                client.engine().sleep(Duration::from_secs(5)).await;
+            }
+            outcome => return outcome.map(|(fs, _)| fs).map_err(|error| error.cause),
         }
     }
 }

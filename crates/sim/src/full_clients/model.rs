@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use client::Client;
 use client::attributes::FileKind;
 
 /// A program's own name for itself: host, boot of the host, and number.
@@ -47,7 +48,7 @@ impl SharedFile {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Model {
     pub(super) names: BTreeMap<String, Presence>,
     pub(super) files: Vec<SharedFile>,
@@ -62,6 +63,10 @@ pub(super) struct Model {
     pub(super) dead: BTreeMap<(usize, u64), usize>,
     /// Whether programs change names.
     pub(super) changes_names: bool,
+    /// Whether programs wait for locks.
+    pub(super) waits: bool,
+    /// The client of each host, which answers calls of the server's lock manager.
+    pub(super) clients: BTreeMap<usize, Client>,
     /// Changes of names that must have been made exactly once, by their names in `Slowness`.
     pub(super) once: BTreeSet<String>,
     /// The current step of each program, to report the step at which a run hangs.
@@ -75,6 +80,7 @@ pub(super) type SharedModel = Rc<RefCell<Model>>;
 impl Model {
     /// Notes that a host was killed: what only its cache had is lost, and its programs hold nothing.
     pub(super) fn killed(&mut self, host: usize) {
+        self.clients.remove(&host);
         for file in &mut self.files {
             file.closed = file.closed.filter(|(_, of)| *of != host);
             if file.holder.is_some_and(|(of, ..)| of == host) {

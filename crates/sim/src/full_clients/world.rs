@@ -14,7 +14,7 @@ use bytes::Bytes;
 use client::engine::{Action, ConnectError, ConnectionId as EngineConnection, Engine};
 use server::{
     Connect, Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey,
-    Server, Settings, Squash, Transport, Versions, Work,
+    HostAnswer, HostCall, Server, Settings, Squash, Transport, Versions, Work,
 };
 use vfs::{MemFs, MemOptions};
 use xdr::Writer;
@@ -59,6 +59,17 @@ enum Event {
     /// The server connects to a client of version 4.0.
     ConnectBack {
         request: Connect,
+        start: u64,
+    },
+    /// The server calls a client's lock manager or status monitor.
+    CallHost {
+        call: HostCall,
+        start: u64,
+    },
+    /// The server has the outcome of such a call.
+    HostAnswers {
+        call: HostCall,
+        answer: HostAnswer,
         start: u64,
     },
     /// A client has requested a connection.
@@ -149,6 +160,8 @@ pub(super) struct World {
     /// Alterations of messages to clients that are left, the next one last.
     alterations: Vec<Alteration>,
     launch: Launch,
+    /// Answers a call to a host's lock manager or status monitor.
+    pub(super) on_host_call: Box<dyn Fn(usize, Bytes) -> Option<Bytes>>,
     /// Learns when a host begins or ends to be silent.
     pub(super) on_silence: Box<dyn Fn(usize)>,
     silent: Vec<bool>,
@@ -182,6 +195,7 @@ impl World {
             faults: LinkFaults::MANY,
             alterations: Vec::new(),
             launch,
+            on_host_call: Box::new(|_, _| None),
             on_silence: Box::new(|_| {}),
             silent: vec![false; hosts],
             hosts: (0..hosts).map(|_| None).collect(),
@@ -277,6 +291,12 @@ impl World {
             Event::ToClient { link, record } => self.deliver(link, record),
             Event::Connect { host, boot, connection } => self.connect(host, boot, connection),
             Event::ConnectBack { request, start } => self.connect_back(request, start),
+            Event::CallHost { call, start } => self.call_host(call, start),
+            Event::HostAnswers { call, answer, start } => {
+                if let Some(server) = self.server.as_ref().filter(|_| start == self.starts) {
+                    server.handle_host_answer(&call, answer, moment(self.clock.now()));
+                }
+            }
             Event::ClientHears { link } => self.client_hears(link),
             Event::ServerHears { link } => self.server_hears(link),
             Event::Timer { host, boot } => {
@@ -383,7 +403,7 @@ impl World {
         }
         let id = ConnectionId(number as u64 + 1);
         // A new port each time, below 1024.
-        let peer = SocketAddr::from(([10, 0, 0, host as u8], 600 + (number % 400) as u16));
+        let peer = client_address(host, 600 + (number % 400) as u16);
         let local = SocketAddr::from(([10, 0, 1, 1], 2049));
         let at_server = Arc::new(Connection::new(id, peer, local, Transport::Tcp, false));
         process.set_link(connection, number);
@@ -417,11 +437,39 @@ impl World {
         let context = Context::from_waker(Waker::noop());
         let Some(server) = self.server.clone() else { return };
         while let Poll::Ready(work) = server.poll_work(&context) {
-            if let Work::Connect(request) = work {
-                let at = self.now() + Duration::from_micros(200 + self.rng.below(20_000));
-                self.schedule(at, Event::ConnectBack { request, start: self.starts });
+            let (now, start) = (self.now(), self.starts);
+            let mut soon = || now + Duration::from_micros(200 + self.rng.below(20_000));
+            match work {
+                Work::Connect(request) => {
+                    let at = soon();
+                    self.schedule(at, Event::ConnectBack { request, start });
+                }
+                Work::CallHost(call) => {
+                    let at = soon();
+                    self.schedule(at, Event::CallHost { call, start });
+                }
+                Work::Read(_) | Work::StepCopy(_) | Work::ExternalChange(_) => {}
             }
         }
+    }
+
+    /// Gives a call to the lock manager of a host, and its answer to the server. Some are lost.
+    fn call_host(&mut self, call: HostCall, start: u64) {
+        let address = call.path().address;
+        let index = (0..self.hosts.len()).find(|host| client_address(*host, 0).ip() == address);
+        let running = index.filter(|host| self.hosts[*host].as_ref().is_some_and(|host| !host.is_done()));
+        let answer = match running {
+            Some(host) if !self.silent[host] && !self.faults.loses_datagram(&mut self.rng) => {
+                let reply = (self.on_host_call)(host, call.record().clone());
+                let reply = reply.filter(|_| !self.faults.loses_datagram(&mut self.rng));
+                reply.map_or(HostAnswer::Unanswered, HostAnswer::Reply)
+            }
+            Some(_) => HostAnswer::Unanswered,
+            None => HostAnswer::Unreachable,
+        };
+        self.messages += 2;
+        let at = self.now() + Duration::from_micros(200 + self.rng.below(20_000));
+        self.schedule(at, Event::HostAnswers { call, answer, start });
     }
 
     /// Sends a record, or breaks the connection.
@@ -539,9 +587,14 @@ impl World {
     }
 }
 
+/// Returns an address of a host.
+fn client_address(host: usize, port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, host as u8], port))
+}
+
 /// Returns where a client process accepts connections of the server.
 fn callback_address(host: usize, boot: u64) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, host as u8], 50_000 + (boot % 1000) as u16))
+    client_address(host, 50_000 + (boot % 1000) as u16)
 }
 
 /// The server.

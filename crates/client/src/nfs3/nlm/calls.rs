@@ -23,6 +23,8 @@ use crate::url::Transport;
 
 /// Number of refused or silent connections after which the lock manager's port is asked for again.
 const RETRIES: u32 = 2;
+/// Number of searches for a lock manager that was never reached, at a server that refuses connections: half a minute.
+const SEARCHES_MAX: u32 = 30;
 /// The pause before the search for a lock manager that cannot be reached.
 const SEARCH_PAUSE: Duration = Duration::from_secs(1);
 
@@ -99,11 +101,13 @@ impl Nlm {
         number: Proc,
         arguments: &impl Encode,
     ) -> Result<Replied<T>, OpError> {
+        let mut searches = 0;
         loop {
             let Sent { call, found, identity } = match self.send(caller, number, arguments).await {
                 Ok(sent) => sent,
                 Err(error) => {
-                    self.may_repeat(&error).await?;
+                    searches += 1;
+                    self.may_repeat(&error, searches).await?;
                     continue;
                 }
             };
@@ -118,21 +122,25 @@ impl Nlm {
                 }
                 Err(error) => {
                     self.forget_link(found.search).await;
-                    self.may_repeat(&OpError::Call(error)).await?;
+                    self.may_repeat(&OpError::Call(error), searches).await?;
                 }
             }
         }
     }
 
-    /// Returns the error, unless the call may be repeated after a pause.
-    async fn may_repeat(&self, error: &OpError) -> Result<(), OpError> {
+    /// Returns the error, unless the call may be repeated after a pause. A server that refuses connections may be starting: `searches`
+    /// so far for a lock manager that was never reached are repeated for a while.
+    async fn may_repeat(&self, error: &OpError, searches: u32) -> Result<(), OpError> {
         let is_hard = self.config.retry.retries.is_none();
         // The connection may have been closed by another call that failed.
         let is_closed = matches!(error, OpError::Call(CallError::Closed));
         let is_unreachable = matches!(error, OpError::Call(CallError::Unreachable(_) | CallError::TimedOut));
         let was_known = self.epochs.has_server();
-        if self.engine.is_shut_down() || !(is_closed || is_hard && was_known && is_unreachable) {
-            return Err(error.clone());
+        let is_refused = matches!(error, OpError::Call(CallError::Unreachable(_)));
+        let may_come = is_unreachable && was_known || is_refused && searches < SEARCHES_MAX;
+        if self.engine.is_shut_down() || !(is_closed || is_hard && may_come) {
+            let is_missing = is_unreachable && !was_known;
+            return Err(if is_missing { no_lock_manager() } else { error.clone() });
         }
         self.engine.sleep(SEARCH_PAUSE).await;
         Ok(())
@@ -167,22 +175,20 @@ impl Nlm {
     /// Finds the lock manager. Returns a connection to it, and its port.
     async fn search(&self) -> Result<(ConnectionId, u16), OpError> {
         let mut outcome = Err(no_lock_manager());
+        let (mut is_silent, mut is_up) = (false, false);
         for place in Place::all(self.config.nlm_port, self.nfs_port) {
             outcome = self.connect(place).await;
             match &outcome {
                 Err(error) if is_absent(error) => {}
                 _ => return outcome,
             }
+            is_silent =
+                matches!(outcome, Err(OpError::Call(CallError::Unreachable(_) | CallError::TimedOut)));
+            is_up |= !is_silent;
         }
-        match outcome {
-            // Not there now, or not there at all: see `may_repeat`.
-            Err(OpError::Call(CallError::Unreachable(_) | CallError::TimedOut))
-                if self.epochs.has_server() =>
-            {
-                outcome
-            }
-            _ => Err(no_lock_manager()),
-        }
+        // Not there now, or not there at all: see `may_repeat`.
+        let may_come = is_silent && (self.epochs.has_server() || !is_up);
+        if may_come { outcome } else { Err(no_lock_manager()) }
     }
 
     async fn connect(&self, place: Place) -> Result<(ConnectionId, u16), OpError> {

@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use protocol::nfs4::types::Handle;
@@ -117,13 +117,24 @@ impl Nlm {
     /// Waits until calls of the server are useful.
     pub(crate) async fn calls_wanted(&self) {
         poll_fn(|context| {
-            self.listener.register(context.waker());
-            match self.wants_calls.load(Ordering::Relaxed) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+            let mut listeners = self.listeners.lock();
+            if self.wants_calls.load(Ordering::Relaxed) {
+                return Poll::Ready(());
             }
+            if !listeners.iter().any(|waker| waker.will_wake(context.waker())) {
+                listeners.push(context.waker().clone());
+            }
+            Poll::Pending
         })
         .await;
+    }
+
+    /// Notes that the server's calls are useful from now on.
+    pub(super) fn want_calls(&self) {
+        if !self.wants_calls.swap(true, Ordering::Relaxed) {
+            let listeners = std::mem::take(&mut *self.listeners.lock());
+            listeners.into_iter().for_each(Waker::wake);
+        }
     }
 }
 

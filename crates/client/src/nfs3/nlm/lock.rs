@@ -1,7 +1,6 @@
 //! LOCK (RFC 1813 §6.3.2; XNFS) and CANCEL: locks a byte range, and waits for it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use protocol::nfs4::types::Status;
@@ -209,13 +208,6 @@ impl Nlm {
         // No caller is left to handle a failure.
         let _ = self.unlock_gaps(caller, locker, range).await;
         self.table.waiters.unlocked(&locker.file);
-    }
-
-    /// Notes that the server's calls are useful from now on.
-    fn want_calls(&self) {
-        if !self.wants_calls.swap(true, Ordering::Relaxed) {
-            self.listener.wake();
-        }
     }
 }
 

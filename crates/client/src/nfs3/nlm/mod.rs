@@ -7,11 +7,12 @@
 //! whose reply is believed, never a lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::task::Waker;
 
 use futures_util::future::join;
 use futures_util::lock::Mutex as AsyncMutex;
-use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
 use protocol::nlm::{self, Name};
 
 use crate::abandoned::Abandoned;
@@ -25,6 +26,7 @@ use crate::permits::Permits;
 use crate::results::FileHandle;
 
 mod calls;
+mod free_all;
 mod incoming;
 mod lock;
 mod monitor;
@@ -64,8 +66,8 @@ pub(crate) struct Nlm {
     /// Raised with the first lock, and when locks become doubtful.
     attention: Signal,
     wants_calls: AtomicBool,
-    /// Wakes the task that listens for calls of the server.
-    listener: AtomicWaker,
+    /// Wakes the tasks that wait for the first lock.
+    listeners: Mutex<Vec<Waker>>,
 }
 
 impl Nlm {
@@ -93,7 +95,7 @@ impl Nlm {
             abandoned: Arc::default(),
             attention: Signal::default(),
             wants_calls: AtomicBool::new(false),
-            listener: AtomicWaker::new(),
+            listeners: Mutex::default(),
         })
     }
 
@@ -123,8 +125,7 @@ impl Nlm {
         let has_some = !lockers.is_empty();
         self.table.restore(lockers, last, self.epochs.current())?;
         if has_some {
-            self.wants_calls.store(true, Ordering::Relaxed);
-            self.listener.wake();
+            self.want_calls();
             self.attention.raise();
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The locks of a client at the server's lock manager, by file and owner.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,10 +26,10 @@ pub(super) struct Table {
 
 #[derive(Debug, Default)]
 struct Owners {
-    lockers: HashMap<(Handle, LockOwner), Arc<Locker>>,
+    lockers: BTreeMap<(Handle, LockOwner), Arc<Locker>>,
     /// The number of each owner, which is the same for all files so that the server can find deadlocks, and the number of its
     /// lockers.
-    svids: HashMap<LockOwner, (i32, usize)>,
+    svids: BTreeMap<LockOwner, (i32, usize)>,
     last_svid: u32,
 }
 

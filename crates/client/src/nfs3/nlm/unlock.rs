@@ -90,15 +90,18 @@ impl Nlm {
     }
 
     /// Releases all locks: the server keeps them otherwise, as it does not know that the client ends.
-    pub(crate) async fn leave(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    /// The first of those that were not released.
+    pub(crate) async fn leave(self: &Arc<Self>) -> Result<(), OpError> {
         let all = self.table.all();
         let unlocked = all.iter().map(|locker| {
             let caller = locker.caller();
             async move { self.unlock(&caller, locker.file, locker.owner, LockRange::WHOLE).await }
         });
-        // No caller is left to handle a failure.
-        join_all(unlocked).await;
+        let outcomes = join_all(unlocked).await;
         drop(all);
         self.abandoned.idle().await;
+        outcomes.into_iter().collect()
     }
 }

@@ -419,6 +419,7 @@ async fn connect(
     let caches = Caches { blocks, ..plan.options.caches(machine_memory()) };
     let (client, caller) =
         session.connect_as(url, caches, as_client).await.map_err(|failure| failure.to_string())?;
+    session.record_locks(&client);
     let path: Vec<&[u8]> = url.path().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
     let refused = |error| failed("mount", url, &error).to_string();
     let root = Mount::new(client, &caller, &path).await.map_err(refused)?;

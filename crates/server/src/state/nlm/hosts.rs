@@ -67,12 +67,17 @@ impl State {
     /// Frees all locks and shares of the hosts of an address whose status monitor reports a restart (SM_NOTIFY, FREE_ALL).
     /// Returns the number of hosts that lost something.
     ///
-    /// A notification is accepted for its source address only. Without a host of that name, it is about the only host
-    /// of the address, if there is only one. `state` is the number after the restart: locks taken in that state remain.
+    /// A notification is accepted for its source address only. SM_NOTIFY without a host of that name is about the only host of the
+    /// address, if there is only one: the monitor may call the machine otherwise. `state` is the number after the restart: locks
+    /// taken in that state remain. FREE_ALL, without such a number, comes from the lock manager itself, and names it exactly.
     pub fn nlm_host_restarted(&self, address: IpAddr, name: &[u8], state: Option<i32>) -> usize {
         let meant = |names: Vec<HostName>| -> Vec<HostName> {
             let is_only = names.len() == 1;
-            names.into_iter().filter(|host| is_only || host.may_be_called(name)).collect()
+            let is_meant = |host: &HostName| match state {
+                Some(_) => is_only || host.may_be_called(name),
+                None => *host == HostName::new(address, name),
+            };
+            names.into_iter().filter(is_meant).collect()
         };
         let live: Vec<_> = self.nlm_hosts.at(address).iter().map(|host| host.name().clone()).collect();
         for host in meant(self.recovery.recorded_hosts_at(address)).iter().filter(|host| !live.contains(host))

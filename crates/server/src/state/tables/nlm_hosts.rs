@@ -4,7 +4,7 @@
 //! host that holds nothing, waits for nothing and is not in use leaves the table; its next LOCK creates it again.
 
 use core::net::IpAddr;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl NlmHost {
 
 /// All hosts.
 #[derive(Debug, Default)]
-pub(crate) struct NlmHosts(Mutex<HashMap<HostName, Arc<NlmHost>>>);
+pub(crate) struct NlmHosts(Mutex<BTreeMap<HostName, Arc<NlmHost>>>);
 
 impl NlmHosts {
     /// Returns a host.

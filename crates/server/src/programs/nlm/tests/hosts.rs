@@ -55,6 +55,9 @@ fn free_all_frees_the_locks_of_a_host_that_is_not_monitored() {
     let free = |name: &'static str| Notify { name: Opaque::from_static(name.as_bytes()), state: 0 };
     two.ask::<()>(VERSION, Proc::FREE_ALL, &free("one")).unwrap();
     assert_eq!(two.lock(whole(file)), Stats::DENIED, "only of its own address");
+    // Another client of the same machine, which had no lock.
+    one.ask::<()>(VERSION, Proc::FREE_ALL, &free("one.example.org")).unwrap();
+    assert_eq!(two.lock(whole(file)), Stats::DENIED, "only of its own name");
     one.ask::<()>(VERSION, Proc::FREE_ALL, &free("one")).unwrap();
     assert_eq!(two.lock(whole(file)), Stats::GRANTED);
 }
