@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use client::attributes::SetAttributes;
+use client::config::Version;
 use client::errno::Errno;
 use client::error::Error;
 use client::fs::{File, FileSystem, OpenOptions};
@@ -236,14 +237,21 @@ impl Cached {
         check_blocks(&self.program, file, &found, (oldest, shared.begun))
     }
 
+    /// Returns the oldest version that an open of this client may find. A server that has restarted does not hold off version 3 until
+    /// the holder of a delegation has reclaimed it, so that what this one has not written yet is not seen.
+    fn oldest(&self, file: usize) -> u64 {
+        let shared = self.program.model.borrow().files[file];
+        if self.program.client.version() == Version::V3 { shared.synced } else { shared.oldest() }
+    }
+
     /// Reads without the lock.
     async fn read_unlocked(&self, file: usize) -> Result<(), String> {
-        let oldest = self.program.model.borrow().files[file].oldest();
+        let oldest = self.oldest(file);
         let opened = self.open(file, &OpenOptions::READ).await?;
         self.program.begin(format!("read {} without the lock", file_name(file)));
         let found = self.read(file, &opened).await?;
         self.close(file, opened, None).await?;
-        let shared = self.program.model.borrow().files[file];
+        let (oldest, begun) = (oldest.min(self.oldest(file)), self.program.model.borrow().files[file].begun);
         match found {
             // What a machine that was killed had is lost.
             Some(found) => {
@@ -251,7 +259,7 @@ impl Cached {
                     return Ok(());
                 }
                 self.check_dead(file, &found)?;
-                check_blocks(&self.program, file, &found, (oldest.min(shared.oldest()), shared.begun))
+                check_blocks(&self.program, file, &found, (oldest, begun))
             }
             None => Ok(()),
         }
