@@ -142,14 +142,13 @@ impl PeerPolicy {
         Ok(if stream.peer_addr().is_ok() { found } else { Found::Unknown })
     }
 
-    /// Returns the owner of a datagram's sender, by the addresses of both ends. On this machine it is unknown, unless the sender's port
-    /// needs a privilege: root may then claim any user, as on another machine.
+    /// Returns the owner of a datagram's sender, by the addresses of both ends. On this machine it is unknown, and only the port
+    /// counts, as on another machine: from one that needs a privilege root may claim any user, and from a port above 1023 exports
+    /// that are `insecure` take any claim. A lower port that needs no privilege here shows nothing.
     pub(crate) fn sender(&self, peer: SocketAddr, local: IpAddr) -> PeerOwner {
         let (peer, local) = (canonical(peer), local.to_canonical());
-        if peer.port() < self.first_free_port || !self.is_here(peer, local) {
-            return PeerOwner::Remote;
-        }
-        PeerOwner::Unknown
+        let misleads = (self.first_free_port..FIRST_UNPRIVILEGED_PORT).contains(&peer.port());
+        if misleads && self.is_here(peer, local) { PeerOwner::Unknown } else { PeerOwner::Remote }
     }
 
     /// Returns whether an address is one of this machine's.
