@@ -6,8 +6,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{
     Access, Acl, AclKind, Attributes, Change, ChangeListener, Context, Device, EntriesWatch, Error, FileKind,
-    FsStat, Handle, Interest, LocalLocks, Op, Payload, Properties, Quota, QuotaKind, SetAttributes, Timestamp,
-    Watch,
+    FsStat, Handle, Interest, LocalLocks, Op, Payload, Properties, Quota, QuotaKind, SetAttributes,
+    Timestamp, Watch,
 };
 
 /// Eight bytes that a client or server only compares for equality.

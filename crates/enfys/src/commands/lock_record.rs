@@ -130,8 +130,9 @@ impl Place {
         let unnamed = self.directory().join(format!(".{name}"));
         let known = OpenOptions::new().write(true).open(&self.path);
         let is_known = known.is_ok();
-        let mut file =
-            known.or_else(|_| OpenOptions::new().write(true).create(true).mode(0o600).open(&unnamed))?;
+        let mut file = known.or_else(|_| {
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unnamed)
+        })?;
         file.lock_shared()?;
         file.set_len(0)?;
         file.write_all(self.text().as_bytes())?;
