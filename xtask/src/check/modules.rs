@@ -60,7 +60,7 @@ const ORDER: &[Order] = &[
         "sync_state", "object", "cached_names", "sync_group", "watch", "watch_limits", "hidden", "cleanup_queue",
         "volume",
         "act_as", "batch_attrs", "blocking", "by_handle", "cleanup", "close_idle", "durable", "find", "identify", "open_by_index",
-        "opening", "refused_mounts", "release", "status", "visibility", "xattr_target", "permission",
+        "opening", "local_locks", "refused_mounts", "release", "status", "visibility", "xattr_target", "permission",
         "ops", "probe", "backend",
     ] },
     Order { parent: "fuse", children: &[

@@ -2,8 +2,6 @@
 
 use vfs::LocalLock;
 
-use super::held::LockKind;
-
 /// A non-empty range of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockRange {
@@ -33,11 +31,6 @@ impl LockRange {
     /// Returns the bytes that both ranges cover; they must overlap.
     pub(super) fn within(self, other: Self) -> Self {
         Self { start: self.start.max(other.start), end: self.end.min(other.end) }
-    }
-
-    /// Returns a lock of these bytes against local processes.
-    pub(crate) fn local(self, kind: LockKind) -> LocalLock {
-        LocalLock { first: self.start, last: self.end, is_exclusive: kind == LockKind::Exclusive }
     }
 
     /// Returns the bytes of a local process's lock.

@@ -232,6 +232,13 @@ impl LockedRanges {
     }
 }
 
+impl LockRange {
+    /// Returns a lock of these bytes against local processes.
+    pub(crate) fn local(self, kind: LockKind) -> LocalLock {
+        LocalLock { first: self.start, last: self.end, is_exclusive: kind == LockKind::Exclusive }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
