@@ -76,8 +76,7 @@ fn call(server: &Server, (version, procedure): (u32, u8), uid: u32, arguments: &
     match xdr::from_bytes::<QuotaResult>(results).expect("results") {
         QuotaResult::Ok(Rquota { bsize, .. }) => {
             assert!(matches!(procedure, Proc::GETQUOTA | Proc::GETACTIVEQUOTA) && bsize >= 1024);
-            // The last word is the ID, in both versions.
-            let asked = arguments_id(arguments);
+            let asked = asked_id(version, arguments);
             assert!(uid == 0 || asked == Some(uid), "{uid} was told of {asked:?}");
             true
         }
@@ -85,12 +84,12 @@ fn call(server: &Server, (version, procedure): (u32, u8), uid: u32, arguments: &
     }
 }
 
-/// Returns the ID after the path, and in version 2 after the kind, which is that of users here.
-fn arguments_id(arguments: &[u8]) -> Option<u32> {
+/// Returns the ID that a call asks for: after the path, and in version 2 after the kind, which is that of users here.
+fn asked_id(version: u32, arguments: &[u8]) -> Option<u32> {
     let length = u32::from_be_bytes(*arguments.first_chunk()?) as usize;
-    let after = arguments.get(4 + length.next_multiple_of(4)..)?;
-    let last = after.chunks_exact(4).last()?;
-    Some(u32::from_be_bytes(last.try_into().expect("four bytes")))
+    let at = 4 + length.next_multiple_of(4) + if version == 1 { 0 } else { 4 };
+    let id = arguments.get(at..)?.first_chunk()?;
+    Some(u32::from_be_bytes(*id))
 }
 
 fn handle(server: &Server, record: Bytes) -> Bytes {
@@ -145,9 +144,10 @@ mod tests {
             step(5 << 1, Proc::GETQUOTA, &first(6)),
             step(0, Proc::GETACTIVEQUOTA, &first(6)),
             step(5 << 1 | 1, Proc::GETQUOTA, &second(5)),
+            step(5 << 1, Proc::GETQUOTA, &[&first(5)[..], &[0; 4]].concat()),
             step(0, Proc::GETQUOTA, &path),
             step(0, Proc(5), &[]),
         ];
-        assert_eq!(play(&calls.concat()), 3);
+        assert_eq!(play(&calls.concat()), 4);
     }
 }
