@@ -47,7 +47,7 @@ mount -t nfs -o "vers=$VERSION" 10.99.0.3:/data/there/below "$S"
 same 'from four' "$(cat "$S/file")"
 umount -R "$S"
 # Version 3 has no referrals.
-refused mount.nfs mount -t nfs -o vers=3,nolock,port=2049,mountport=2049,mountproto=tcp 10.99.0.3:/data/there "$S"
+refused mount.nfs mount -t nfs -o vers=3,tcp,nolock,port=2049,mountport=2049,mountproto=tcp 10.99.0.3:/data/there "$S"
 host '
 kill $(cat "$H/3.pid" "$H/4.pid")
 device=$(ip -o -4 addr show to 10.99.0.1 | awk "{ print \$2; exit }")

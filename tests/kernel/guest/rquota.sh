@@ -1,4 +1,4 @@
-# test: quota shows the quotas of the server's file system, to users and to root
+# test: quota shows the quotas of the server's file system
 # versions: 3 4.2
 # backends: local
 # A server in this guest, whose kernel has quotas of ext4: RQUOTA over the loopback interface.
@@ -29,13 +29,17 @@ rpcinfo -u 127.0.0.1 100011 1 >/dev/null
 options="vers=$VERSION,port=2049"
 [ "$VERSION" != 3 ] || options="$options,mountport=2049,mountproto=tcp,nolock"
 mount -t nfs -o "$options" 127.0.0.1:/export /run/quota.nfs
-# told WHO…: the numbers of quota(1): blocks, quota, limit, files, quota, limit.
-told() { "$@" | tr -d '*' | awk '$1 ~ /^[0-9]+$/ && NF >= 6 { print $1, $2, $3, $4, $5, $6 } NF >= 7 && $2 ~ /^[0-9]+$/ { print $2, $3, $4, $5, $6, $7 }' | tail -1; }
-same '700 1000 2000 1 10 20' "$(told quota -p -w -u -f /run/quota.nfs 1000)" "root asks for a user"
-same '700 0 3000 1 0 0' "$(told quota -p -w -g -f /run/quota.nfs 50)" "root asks for a group"
+# told WHOSE…: the numbers of quota(1) about the mount: blocks, quota, limit; files, quota, limit. Its status tells whether one is exceeded.
+told() {
+    { quota -F rpc -p -w "$@" || true; } | tr -d '*' |
+        awk '$1 == "127.0.0.1:/export" { print $2, $3, $4, $6, $7, $8 }'
+}
+same '700 1000 2000 1 10 20' "$(told -u 1000)" 'the quota of a user'
+same '700 0 3000 1 0 0' "$(told -g 50)" 'the quota of a group'
 dd if=/dev/zero of=/run/quota.nfs/more bs=1k count=400 status=none conv=fsync
 chown 1000:50 /run/quota.nfs/more
-quota -p -w -u -f /run/quota.nfs 1000 | grep -q '1100\* 1000 2000' || fail "over the soft limit: $(quota -p -w -u -f /run/quota.nfs 1000)"
+same '1100 1000 2000 2 10 20' "$(told -u 1000)" 'the quota of a user above the soft limit'
+refused '1100*' quota -F rpc -p -w -u 1000
 umount /run/quota.nfs
 kill "$server"
 wait "$server" || true

@@ -29,9 +29,12 @@ pub(super) async fn find(request: &Request<'_>, asked: &Asked) -> Result<Rquota,
     Ok(encoded(&quota, request.now.wall.seconds))
 }
 
-/// Returns the export of a path. Directories are not looked up: all of an export have the same quotas.
+/// Returns the export of a path. Directories are not looked up: all of an export have the same quotas. Of a mount of version 4, quota(1)
+/// sends the path without the slash at its start, so that rpc.rquotad can find it below its pseudo root.
 fn export<'r>(request: &'r Request<'_>, path: &[u8]) -> Result<&'r Export, QuotaStatus> {
     let exports = &request.exports;
+    let from_root = [b"/", path].concat();
+    let path = if path.starts_with(b"/") { path } else { &from_root };
     let of_path = exports.iter().chain(exports.nested()).filter(|export| export.below(path).is_some());
     let innermost = of_path.max_by_key(|export| export.path.len()).ok_or(QuotaStatus::NOQUOTA)?;
     let Some(export) = exports.for_client(innermost.id, request.connection.peer.ip()) else {
