@@ -83,6 +83,8 @@ impl<'s> LoggedOps<'s> {
             let is_repeated = created.is_ok();
             created = Box::pin(complete(place, &found, (what, is_repeated), set)).await;
             changed = created.is_ok();
+        } else if is_there && created.is_ok() && matches!(what, Create::File(CreateMode::Exclusive(_))) {
+            attempt.made_before();
         }
         attempt.end(changed, context);
         created
@@ -285,6 +287,14 @@ impl Attempt<'_> {
         }
         debug!(kind = ?self.kind, "client gets the result of an earlier process");
         true
+    }
+
+    /// Notes that an earlier process executed this creation, as the verifier of the present object proves: a removal that was in
+    /// progress then has not removed this object, whatever was acknowledged last.
+    fn made_before(&self) {
+        if let Some((mut before, claim)) = self.before() {
+            before.acknowledge_claimed(claim);
+        }
     }
 
     /// Ends the operation. If the backend deferred its change, the end is logged when the change is durable.

@@ -264,6 +264,13 @@ impl RecoveredOps {
         Some((op.began, op.call))
     }
 
+    /// Acknowledges the operation of a claim, valid or not.
+    pub(super) fn acknowledge_claimed(&mut self, key: u64) {
+        let Some(op) = self.claims.get(&key).and_then(|id| self.pending.get(id)) else { return };
+        let PendingOp { call, kind, targets, .. } = *op;
+        self.acknowledge(call, kind, targets);
+    }
+
     /// Returns whether another client created the name again that a claim's operation removes; and whether another client had
     /// also removed it.
     pub(super) fn remade(&self, key: u64) -> Option<bool> {

@@ -306,6 +306,33 @@ fn a_repeated_remove_spares_a_newer_object() {
     }
 }
 
+/// A lock file that one client removes and the next one creates, neither of which is answered; the last acknowledged change of the
+/// name is an older creation.
+#[test]
+fn a_repeated_remove_spares_an_object_whose_verifier_names_its_creator() {
+    let mut machine = Machine::new();
+    let first = machine.start(100);
+    let create = |verifier: u8| {
+        let how = CreateHow::Exclusive([verifier; 8]);
+        xdr::to_bytes(&CreateArgs { where_: name(&machine, "lock"), how })
+    };
+    let (older, newer, other) = (create(1), create(2), create(3));
+    let remove = xdr::to_bytes(&RemoveArgs { object: name(&machine, "lock") });
+    assert_eq!(status(&send(&first, 110, 3, record(70, 0, Proc::CREATE, &older))), NfsStat::OK);
+    let before = machine.records();
+    send(&first, 111, 1, record(77, 0, Proc::REMOVE, &remove));
+    machine.kill(Killed::AfterExecution, before);
+    send(&first, 112, 2, record(77, 0, Proc::CREATE, &newer));
+    machine.kill(Killed::AfterExecution, before + 1);
+
+    let second = machine.start(120);
+    let created = send(&second, 130, 2, record(77, 0, Proc::CREATE, &newer));
+    assert_eq!(status(&created), NfsStat::OK);
+    assert_eq!(ask(&second, 131, 77, Proc::REMOVE, &remove), NfsStat::OK);
+    let present = send(&second, 132, 3, record(71, 0, Proc::CREATE, &other));
+    assert_eq!(status(&present), NfsStat::EXIST, "the second client has the lock");
+}
+
 #[test]
 fn another_user_or_client_claims_nothing() {
     let (mut machine, arguments) = made_unanswered();
