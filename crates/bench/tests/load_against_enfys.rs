@@ -10,7 +10,7 @@ use bench::operation::Operation;
 use bench::peers::Peer;
 use bench::results::Shape;
 use net::{Limits, Listeners};
-use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash};
+use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash, Versions};
 use vfs::{MemFs, MemOptions};
 
 #[test]
@@ -23,7 +23,8 @@ fn every_operation_succeeds_on_files_made_over_nfs() {
         fsid: (1, 1),
         counts: Arc::default(),
     };
-    let settings = Settings::new(HandleKey([7; 16]), 1, [9; 16], b"bench-test".to_vec());
+    let mut settings = Settings::new(HandleKey([7; 16]), 1, [9; 16], b"bench-test".to_vec());
+    settings.versions = Versions::IMPLEMENTED;
     let enfys = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

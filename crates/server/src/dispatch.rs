@@ -146,24 +146,37 @@ impl Server {
                 }
             }
             Operation::Nfs4(_) => Served::NoProcedure,
-            Operation::Mount(_) => {
-                let call = (header.version, procedure);
-                Box::pin(crate::programs::mount::procedure(&request, &self.mounts, call, reader, reply)).await
-            }
-            Operation::NfsAcl(_) => Box::pin(self.nfs_acl(&request, &header, reader, reply)).await,
-            Operation::Nlm(_) => Box::pin(self.nlm(&request, &header, reader, reply)).await,
-            Operation::Nsm(_) => crate::programs::nsm::procedure(&request, procedure, reader, reply),
-            Operation::Portmap(_) => self.port_mapper(&request, &header, reader, reply),
-            Operation::Rquota(_) => {
-                let call = (header.version, procedure);
-                Box::pin(crate::programs::rquota::procedure(&request, call, reader, reply)).await
-            }
-            Operation::None => unreachable!("select names an operation"),
+            _ => Box::pin(self.serve_beside(operation, &request, &header, reader, reply)).await,
         };
         // This call may be the first that sees a revocation.
         crate::files::durable::wait_durable(&request).await;
         let call = Call { xid, operation, sealing: sealing.as_deref(), start };
         self.conclude(connection.transport, received, call, served, reply)
+    }
+
+    /// Serves a call of a program beside NFS.
+    async fn serve_beside(
+        &self,
+        operation: Operation,
+        request: &Request<'_>,
+        header: &CallHeader,
+        arguments: Reader,
+        reply: &mut Writer,
+    ) -> Served {
+        let (procedure, call) = (header.procedure, (header.version, header.procedure));
+        match operation {
+            Operation::Mount(_) => {
+                crate::programs::mount::procedure(request, &self.mounts, call, arguments, reply).await
+            }
+            Operation::NfsAcl(_) => self.nfs_acl(request, header, arguments, reply).await,
+            Operation::Nlm(_) => self.nlm(request, header, arguments, reply).await,
+            Operation::Nsm(_) => crate::programs::nsm::procedure(request, procedure, arguments, reply),
+            Operation::Portmap(_) => self.port_mapper(request, header, arguments, reply),
+            Operation::Rquota(_) => crate::programs::rquota::procedure(request, call, arguments, reply).await,
+            Operation::Nfs2(_) | Operation::Nfs3(_) | Operation::Nfs4(_) | Operation::None => {
+                unreachable!("NFS is served by `handle`, and select names an operation")
+            }
+        }
     }
 
     /// Serves a call of the port mapper.

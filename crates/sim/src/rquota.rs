@@ -23,10 +23,10 @@ const MAX_CALLS: usize = 64;
 const PROCEDURES: u8 = 6;
 
 /// Runs calls. Each is a byte for version and caller, one for the procedure, one for a length, and that many bytes of arguments. Returns
-/// how often a quota was told.
+/// the number of quotas in the replies.
 ///
 /// # Panics
-/// Panics if a reply does not decode, or if something is told that must not be.
+/// Panics if a reply does not decode, or if it has the quota of another user.
 pub fn play(data: &[u8]) -> usize {
     let (server, mut told, mut rest) = (server(), 0, data);
     for _ in 0..MAX_CALLS {
@@ -77,7 +77,7 @@ fn call(server: &Server, (version, procedure): (u32, u8), uid: u32, arguments: &
         QuotaResult::Ok(Rquota { bsize, .. }) => {
             assert!(matches!(procedure, Proc::GETQUOTA | Proc::GETACTIVEQUOTA) && bsize >= 1024);
             let asked = asked_id(version, arguments);
-            assert!(uid == 0 || asked == Some(uid), "{uid} was told of {asked:?}");
+            assert!(uid == 0 || asked == Some(uid), "{uid} got the quota of {asked:?}");
             true
         }
         QuotaResult::Fail(_) => false,

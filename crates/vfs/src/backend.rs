@@ -501,7 +501,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Returns the space of the file system.
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)>;
 
-    /// Returns the quota of a user or group on the file system; `None` if it has none. Whoever calls this checks who may ask.
+    /// Returns the quota of a user or group on the file system; `None` if it has none. The caller of this function checks
+    /// the right of the client.
     fn quota(&self, _kind: QuotaKind, _id: u32) -> Op<'_, Option<Quota>> {
         Op::ok(None)
     }

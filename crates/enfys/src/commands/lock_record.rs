@@ -1,8 +1,8 @@
 //! Records of mounts of versions 2 and 3 that have locks at their servers.
 //!
-//! Such a server keeps the locks of a client that was killed until it is told (NLM's FREE_ALL). The client's process writes a file, and
-//! keeps a shared flock(2) on it; the kernel ends that with the process. The next mount of the server on this machine finds files
-//! that nobody has locked, and frees the locks of their clients.
+//! Such a server has no leases: it keeps the locks of a killed client until a call of FREE_ALL (NLM) names that client. So the client's
+//! process writes a file, and keeps a shared flock(2) on it, which the kernel ends with the process. The next mount of the server on
+//! this machine finds files without such a lock, and calls FREE_ALL for their clients.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};

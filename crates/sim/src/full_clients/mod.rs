@@ -10,10 +10,12 @@ mod cached;
 mod data;
 mod directory;
 mod host;
+mod host_calls;
 mod link;
 mod model;
 mod names;
 mod program;
+mod silences;
 mod world;
 
 use std::future::Future;

@@ -47,7 +47,7 @@ pub(super) enum Memory {
     Clients,
 }
 
-enum Event {
+pub(super) enum Event {
     ToServer {
         link: usize,
         record: Bytes,
@@ -153,10 +153,10 @@ pub(super) struct World {
     /// The server's lease time, if it is not the default.
     pub(super) lease: Option<Duration>,
     starts: u64,
-    rng: Rng,
+    pub(super) rng: Rng,
     /// Decides which calls have the server's thread exclusively.
     threads: Rng,
-    faults: LinkFaults,
+    pub(super) faults: LinkFaults,
     /// Alterations of messages to clients that are left, the next one last.
     alterations: Vec<Alteration>,
     launch: Launch,
@@ -164,10 +164,10 @@ pub(super) struct World {
     pub(super) on_host_call: Box<dyn Fn(usize, Bytes) -> Option<Bytes>>,
     /// Learns when a host begins or ends to be silent.
     pub(super) on_silence: Box<dyn Fn(usize)>,
-    silent: Vec<bool>,
-    hosts: Vec<Option<Host>>,
+    pub(super) silent: Vec<bool>,
+    pub(super) hosts: Vec<Option<Host>>,
     boots: Vec<u64>,
-    links: Vec<Link>,
+    pub(super) links: Vec<Link>,
     running_calls: Vec<(usize, RunningCall)>,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
@@ -236,15 +236,6 @@ impl World {
         self.schedule(within, Event::EndFaults);
     }
 
-    /// Schedules silences of hosts, each between half a lease time and four.
-    pub(super) fn plan_silences(&mut self, count: u64, lease: Duration, within: Duration) {
-        for _ in 0..count {
-            let (at, host) = (self.moment_within(within), self.rng.below(self.hosts.len() as u64) as usize);
-            let lasts = lease / 2 + self.moment_within(lease * 7 / 2);
-            self.schedule(at, Event::Silence { host, lasts });
-        }
-    }
-
     /// Makes the network reliable.
     pub(super) fn end_faults(&mut self) {
         self.faults = LinkFaults::NONE;
@@ -255,7 +246,7 @@ impl World {
         self.alterations = alterations.rev().collect();
     }
 
-    fn moment_within(&mut self, within: Duration) -> Duration {
+    pub(super) fn moment_within(&mut self, within: Duration) -> Duration {
         Duration::from_micros(self.rng.below(within.as_micros() as u64))
     }
 
@@ -384,7 +375,7 @@ impl World {
         self.hosts[index].as_mut().filter(|host| host.boot == boot)
     }
 
-    fn schedule(&mut self, time: Duration, event: Event) {
+    pub(super) fn schedule(&mut self, time: Duration, event: Event) {
         self.scheduled += 1;
         self.queue.push(Reverse(Scheduled { at: (time, self.scheduled), event }));
     }
@@ -453,25 +444,6 @@ impl World {
         }
     }
 
-    /// Gives a call to the lock manager of a host, and its answer to the server. Some are lost.
-    fn call_host(&mut self, call: HostCall, start: u64) {
-        let address = call.path().address;
-        let index = (0..self.hosts.len()).find(|host| client_address(*host, 0).ip() == address);
-        let running = index.filter(|host| self.hosts[*host].as_ref().is_some_and(|host| !host.is_done()));
-        let answer = match running {
-            Some(host) if !self.silent[host] && !self.faults.loses_datagram(&mut self.rng) => {
-                let reply = (self.on_host_call)(host, call.record().clone());
-                let reply = reply.filter(|_| !self.faults.loses_datagram(&mut self.rng));
-                reply.map_or(HostAnswer::Unanswered, HostAnswer::Reply)
-            }
-            Some(_) => HostAnswer::Unanswered,
-            None => HostAnswer::Unreachable,
-        };
-        self.messages += 2;
-        let at = self.now() + Duration::from_micros(200 + self.rng.below(20_000));
-        self.schedule(at, Event::HostAnswers { call, answer, start });
-    }
-
     /// Sends a record, or breaks the connection.
     fn send(&mut self, number: usize, direction: Direction, record: Bytes) {
         let now = self.now();
@@ -503,28 +475,8 @@ impl World {
         }
     }
 
-    fn begin_silence(&mut self, host: usize, lasts: Duration) {
-        if !std::mem::replace(&mut self.silent[host], true) {
-            (self.on_silence)(host);
-            self.schedule(self.now() + lasts, Event::EndSilence { host });
-        }
-    }
-
-    /// Ends a silence. The connections from before are gone.
-    fn end_silence(&mut self, host: usize) {
-        self.silent[host] = false;
-        (self.on_silence)(host);
-        let now = self.now();
-        for number in 0..self.links.len() {
-            let link = &self.links[number];
-            if link.host == host && (link.is_open_at_client || link.is_open_at_server) {
-                self.break_link(number, now);
-            }
-        }
-    }
-
     /// Breaks a connection at a time; each end learns of it later.
-    fn break_link(&mut self, link: usize, at: Duration) {
+    pub(super) fn break_link(&mut self, link: usize, at: Duration) {
         let (client, server) = (hearing_time(&mut self.rng), hearing_time(&mut self.rng));
         self.schedule(at + client, Event::ClientHears { link });
         self.schedule(at + server, Event::ServerHears { link });
@@ -588,7 +540,7 @@ impl World {
 }
 
 /// Returns an address of a host.
-fn client_address(host: usize, port: u16) -> SocketAddr {
+pub(super) fn client_address(host: usize, port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host as u8], port))
 }
 

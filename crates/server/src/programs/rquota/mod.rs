@@ -1,6 +1,6 @@
 //! RQUOTA versions 1 and 2 (`rquota.x`): quotas of users and groups, as quota(1) shows them on clients. Quotas cannot be set.
 //!
-//! quota(1) calls over UDP from any port. So a caller needs no port below 1024, and another user of its machine can claim to be it: the
+//! quota(1) sends from any port, over UDP. Therefore a caller needs no port below 1024, and another user of its machine can claim to be it: the
 //! answers are numbers about files that the caller's own LOOKUPs could count.
 
 mod getquota;

@@ -20,13 +20,12 @@ use protocol::nfs4::callback::recall::CbNotifyLockArgs;
 use vfs::LocalLocks;
 
 use super::request::{FoundLocker, LockRequest, kind_of};
-use crate::state::nlm::lock::waiter as nlm_waiter;
 use crate::state::tables::callback::{Callback, CallbackPurpose};
 use crate::state::tables::client::Client;
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges::{adjust, read};
 use crate::state::tables::locks::{LockSet, LockWaiter, OwnerName};
-use crate::state::tables::shard::{Deferred, LockNotify, Notice, Shard};
+use crate::state::tables::shard::{Deferred, LockNotify, Notice, Shard, waiting_host};
 use crate::state::tables::wire::StateOwner;
 use crate::state::{SlotRequest, State};
 
@@ -111,7 +110,7 @@ impl State {
         let is_locked = local.is_none_or(|local| local.lock(grant.range.local(grant.kind)).is_ok());
         if !is_locked {
             // A local process was faster. The next sweep tries again.
-            shard.join_queue(grant.file, nlm_waiter(grant, waiter.asked_at), &self.gauges);
+            shard.join_queue(grant.file, waiting_host(grant, waiter.asked_at), &self.gauges);
             return;
         }
         let replaces = shard.find_nlm_lock(grant.file, &grant.name).is_some();

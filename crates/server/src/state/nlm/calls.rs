@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::lock::waiter;
 use crate::state::State;
 use crate::state::tables::host_calls::{CallKind, Grant, PendingCall};
 use crate::state::tables::nlm_hosts::HostPath;
-use crate::state::tables::shard::Deferred;
+use crate::state::tables::shard::{Deferred, waiting_host};
 
 /// Time after its start for which the server notifies a host (SM_NOTIFY).
 const NOTIFY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -106,7 +105,7 @@ impl State {
             self.take_back(grant);
             let mut deferred = Deferred::new();
             let mut shard = self.shards[self.shard_of(grant.file)].lock();
-            shard.join_queue(grant.file, waiter(Arc::clone(grant), now), &self.gauges);
+            shard.join_queue(grant.file, waiting_host(Arc::clone(grant), now), &self.gauges);
             deferred.unlock(grant.file);
             self.unlock_shard(shard, deferred);
         }

@@ -12,7 +12,7 @@ use crate::state::tables::gauges::weight;
 use crate::state::tables::host_calls::{CallKind, Grant};
 use crate::state::tables::locks::{HeldLock, LockKind, LockRange, LockSet, LockWaiter, OwnerName};
 use crate::state::tables::nlm_hosts::NlmHost;
-use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, LockNotify, Notice, Shard};
+use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, LockNotify, Shard, waiting_host};
 
 /// Maximum number of ranges that one LOCK adds: its own, and one if it splits another.
 const RANGES_PER_LOCK: usize = 2;
@@ -141,7 +141,7 @@ impl State {
             version,
             arguments,
         };
-        match shard.join_queue(*file, waiter(Arc::new(grant), now), &self.gauges) {
+        match shard.join_queue(*file, waiting_host(Arc::new(grant), now), &self.gauges) {
             true => Err(NlmRefusal::Blocked),
             // The host repeats the request.
             false => Err(NlmRefusal::NoRoom),
@@ -274,18 +274,6 @@ impl State {
     fn withdraw_grants(&self, host: &NlmHost, file: FileKey, name: &OwnerName, range: LockRange) -> bool {
         let is_it = |call: &CallKind| matches!(call, CallKind::Granted(grant) if grant.is_of(file, name) && grant.range.overlaps(range));
         self.host_calls.withdraw(host.name().address, is_it)
-    }
-}
-
-/// Returns the waiter whose lock a grant is.
-pub(crate) fn waiter(grant: Arc<Grant>, now: Duration) -> LockWaiter<LockNotify> {
-    LockWaiter {
-        owner: grant.name.clone(),
-        range: grant.range,
-        kind: grant.kind,
-        asked_at: now,
-        notified_at: None,
-        notify: LockNotify { client: Arc::clone(&grant.host.client), how: Notice::Grant(grant) },
     }
 }
 

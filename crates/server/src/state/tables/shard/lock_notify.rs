@@ -1,12 +1,14 @@
 //! How a client that waits for a lock is notified.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::nfs4::types::Handle;
 use vfs::LocalLocks;
 
 use super::super::client::Client;
 use super::super::host_calls::Grant;
+use super::super::locks::LockWaiter;
 use crate::state::tables::callback::ReferringRequest;
 
 /// The client of a waiter for a lock, and how it is notified.
@@ -47,5 +49,17 @@ impl LockNotify {
             Notice::Callback { .. } => None,
             Notice::Grant(grant) => grant.local.as_ref(),
         }
+    }
+}
+
+/// Returns the waiter whose lock a grant is.
+pub(crate) fn waiting_host(grant: Arc<Grant>, now: Duration) -> LockWaiter<LockNotify> {
+    LockWaiter {
+        owner: grant.name.clone(),
+        range: grant.range,
+        kind: grant.kind,
+        asked_at: now,
+        notified_at: None,
+        notify: LockNotify { client: Arc::clone(&grant.host.client), how: Notice::Grant(grant) },
     }
 }

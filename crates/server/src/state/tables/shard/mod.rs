@@ -25,6 +25,6 @@ mod table;
 pub(crate) use by_owner::OpenKey;
 pub(crate) use deferred::Deferred;
 pub(crate) use entry::{EntryKind, NewOpen};
-pub(crate) use lock_notify::{LockNotify, Notice};
+pub(crate) use lock_notify::{LockNotify, Notice, waiting_host};
 pub(crate) use phase::EntryEvent;
 pub(crate) use table::Shard;
