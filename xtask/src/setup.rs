@@ -56,6 +56,11 @@ const PACKAGES: &[Package] = &[
     package("nfs-kernel-server", "rpc.nfsd, which starts the kernel's server for the bench"),
     package("quota", "sets quotas of a file system, and asks for them on a client"),
     package("e2fsprogs", "mkfs.ext4 for the files of that server"),
+    package(
+        "qemu-system-arm",
+        "an emulated machine without an operating system, on which a boot loader runs",
+    ),
+    package("u-boot-qemu", "that boot loader: a client of versions 2 and 3 over UDP"),
     package("fio", "its converter reads the results of the bench"),
 ];
 

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub)]
 
 mod abuse;
+mod boot_loader;
 mod client;
 mod commands;
 mod copies;
