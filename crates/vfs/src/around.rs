@@ -72,13 +72,15 @@ pub struct Call<'a> {
     pub context: Option<&'a Context>,
     /// The other file whose content it reads.
     pub source: Option<&'a Handle>,
+    /// The bytes of a WRITE, and the stability that it asks for.
+    pub written: Option<(u64, Stability)>,
     /// The directory of a CREATE, and the attributes to set.
     pub created: Option<(&'a Handle, &'a SetAttributes)>,
 }
 
 impl<'a> Call<'a> {
     fn new(method: Method, subject: Subject<'a>, context: Option<&'a Context>) -> Self {
-        Self { method, subject, context, source: None, created: None }
+        Self { method, subject, context, source: None, written: None, created: None }
     }
 
     fn copy(method: Method, context: &'a Context, range: &'a CopyRange) -> Self {
@@ -274,7 +276,10 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         stability: Stability,
         authority: Authority,
     ) -> Op<'a, Written> {
-        let call = Call::new(Method::Write, Subject::Bytes(file, offset), Some(context));
+        let call = Call {
+            written: Some((data.len() as u64, stability)),
+            ..Call::new(Method::Write, Subject::Bytes(file, offset), Some(context))
+        };
         let (context, handle, mut data) = (context.clone(), *file, data.clone());
         self.around.around(call, move |most| {
             data.truncate(most.map_or(data.len(), |most| most as usize));

@@ -40,6 +40,8 @@ const LOCAL_SERVERS: &[LocalRow] = &[
     LocalRow { name: "enfys", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
     LocalRow { name: "enfys-async", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
     LocalRow { name: "enfys-memory", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
+    LocalRow { name: "enfys-disk-1994", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
+    LocalRow { name: "enfys-disk-1994-gathering", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
     LocalRow { name: "ganesha", needs: GANESHA, versions: KERNEL_VERSIONS, can_restart: true },
     LocalRow { name: "knfsd", needs: KNFSD, versions: KERNEL_VERSIONS, can_restart: false },
 ];

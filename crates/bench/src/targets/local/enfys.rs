@@ -5,6 +5,7 @@ use std::io::{self, BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use super::is_modelled;
 use super::launch::{Address, EXPORT};
 
 /// Size of a file system in memory.
@@ -13,6 +14,9 @@ const MEMORY: &str = "16GiB";
 /// Returns the arguments of Enfys as a server at `address`, whose files are in `place`.
 #[must_use]
 pub(super) fn arguments(name: &str, place: &Path, address: Address) -> Vec<OsString> {
+    if is_modelled(name) {
+        return modelled_disk(name, address);
+    }
     let mut arguments: Vec<OsString> = vec!["serve".into()];
     match name {
         "enfys-memory" => arguments.push(format!("--memory={MEMORY}").into()),
@@ -33,6 +37,19 @@ pub(super) fn arguments(name: &str, place: &Path, address: Address) -> Vec<OsStr
         ["--squash", "none", "--versions", "2,3,4", "--log", "warn", "--state-dir"].map(OsString::from),
     );
     arguments.push(place.join("state").into_os_string());
+    arguments
+}
+
+/// Returns the arguments of Enfys as a server on a modelled disk.
+fn modelled_disk(name: &str, address: Address) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> =
+        vec!["bench".into(), "disk".into(), "--listen".into(), address.server.to_string().into()];
+    if let Some(metrics) = address.metrics {
+        arguments.extend(["--metrics".into(), metrics.to_string().into()]);
+    }
+    if name.ends_with("-gathering") {
+        arguments.push("--gather".into());
+    }
     arguments
 }
 

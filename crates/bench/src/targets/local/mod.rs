@@ -1,9 +1,11 @@
-//! Servers that the bench starts: `local:enfys`, `local:enfys-async`, `local:enfys-memory`, `local:ganesha`, `local:knfsd`.
+//! Servers that the bench starts: `local:enfys`, `local:enfys-async`, `local:enfys-memory`, `local:enfys-disk-1994`,
+//! `local:enfys-disk-1994-gathering`, `local:ganesha`, `local:knfsd`.
 
 mod enfys;
 pub mod ganesha;
 mod knfsd;
 mod launch;
+pub mod modelled_disk;
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -80,7 +82,7 @@ impl LocalServer {
     /// Returns whether its files are gone after a restart.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
-        self.name == "enfys-memory"
+        self.name == "enfys-memory" || is_modelled(&self.name)
     }
 
     /// Returns its address as a URL.
@@ -168,7 +170,12 @@ pub fn needs_link(name: &str) -> bool {
 /// Returns whether the files of a server are in a directory of this machine, where they can be made before it starts.
 #[must_use]
 pub fn has_directory(name: &str) -> bool {
-    !matches!(name, "enfys-memory" | "knfsd")
+    !matches!(name, "enfys-memory" | "knfsd") && !is_modelled(name)
+}
+
+/// Returns whether a server's disk is a model, whose counters are always told.
+fn is_modelled(name: &str) -> bool {
+    name.starts_with("enfys-disk-")
 }
 
 /// Returns whether `address` accepts connections.
@@ -279,7 +286,7 @@ fn becomes_ready(child: &mut Child, Address { server, mount_port, .. }: Address)
 
 /// Returns whether a server tells its counters.
 fn tells_counters(name: &str, starting: &Starting) -> bool {
-    starting.tells_counters && name.starts_with("enfys")
+    is_modelled(name) || starting.tells_counters && name.starts_with("enfys")
 }
 
 /// Returns an unused port of this machine's loopback.

@@ -1,6 +1,7 @@
 //! The command line of `enfys bench`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ Examples:
 
 A target is `nfs://HOST/EXPORT` with the options of nfs(5) after a question mark (Enfys's client, one for each client of \
 the run), the absolute path of a mounted directory, or `local:` with the name of a server that the bench starts: enfys, \
-enfys-async, enfys-memory, ganesha, knfsd (`enfys bench setup` says what the latter need). `NAME=` before it names it in \
+enfys-async, enfys-memory, enfys-disk-1994, enfys-disk-1994-gathering, ganesha, knfsd (`enfys bench setup` says what the latter need). `NAME=` before it names it in \
 reports.
 
 Each round runs every case once. A run has a result file of its own in the results directory; runs that have one are not \
@@ -131,6 +132,19 @@ pub enum BenchCommand {
     Agent {
         /// Do the run in this file, at the end of a link
         job: Option<PathBuf>,
+    },
+    /// Serve files in memory on a modelled disk of 1994, for `local:enfys-disk-1994`
+    #[command(hide = true)]
+    Disk {
+        /// Address of NFS and MOUNT
+        #[arg(long)]
+        listen: SocketAddr,
+        /// Address of the counters
+        #[arg(long)]
+        metrics: Option<SocketAddr>,
+        /// Let WRITEs that wait for the disk share a sync
+        #[arg(long)]
+        gather: bool,
     },
     /// Show results as a table, a page, or in the formats of other tools
     Report(ReportArguments),

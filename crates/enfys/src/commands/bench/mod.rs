@@ -15,6 +15,7 @@ use bench::hashcast::{self, Simulation};
 use bench::link::{self, Commands, Settings, measure, proxied};
 use bench::report;
 use bench::result::{RunResult, csv, file, fio};
+use bench::targets::local::modelled_disk::{self, Syncs};
 use net::proxy::DirectionCounts;
 
 pub use arguments::BenchCommand;
@@ -32,7 +33,8 @@ impl BenchCommand {
             | Self::Run(_)
             | Self::Paper(_)
             | Self::Setup
-            | Self::Agent { .. } => false,
+            | Self::Agent { .. }
+            | Self::Disk { .. } => false,
         }
     }
 }
@@ -50,6 +52,11 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
         BenchCommand::Agent { job: None } => {
             let serve = bench::runner::serve(io::BufReader::new(io::stdin()), io::stdout());
             serve.map(|()| ExitCode::SUCCESS)
+        }
+        BenchCommand::Disk { listen, metrics, gather } => {
+            let syncs = if *gather { Syncs::Gathered } else { Syncs::Each };
+            let served = modelled_disk::run(*listen, *metrics, syncs);
+            served.map(|()| ExitCode::SUCCESS).map_err(|error| format!("bench disk: {error}"))
         }
         BenchCommand::Report(arguments) => report(arguments).map(|()| ExitCode::SUCCESS),
         BenchCommand::Compare(arguments) => compare(arguments).map(|()| ExitCode::SUCCESS),
