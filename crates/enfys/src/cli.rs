@@ -276,6 +276,9 @@ pub struct ServeArguments {
     /// data that clients consider safe
     #[arg(long)]
     pub r#async: bool,
+    /// Start although an export's journal is missing or damaged. Changes that clients were told are safe may be lost
+    #[arg(long)]
+    pub ignore_lost_journals: bool,
     /// Serve a file system in memory of at most this size: a number of bytes, or followed by KiB, MiB, GiB or TiB
     /// [default: 1GiB]; for several, give `:/PSEUDO` for each
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true)]

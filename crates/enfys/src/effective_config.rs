@@ -104,6 +104,12 @@ struct EffectiveExport {
     #[serde(skip_serializing_if = "Option::is_none")]
     r#async: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    journal: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    journal_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_journal: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     local_changes: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     submounts: Option<&'static str>,
@@ -238,6 +244,9 @@ impl EffectiveExport {
             Source::Directory(path) => Self {
                 path: Some(path.clone()),
                 r#async: Some(plan.is_async),
+                journal: plan.journal.as_ref().map(|journal| journal.path.clone()),
+                journal_bytes: plan.journal.as_ref().map(|journal| journal.bytes),
+                lost_journal: Some(if plan.may_lose_journal { "ignore" } else { "refuse" }),
                 local_changes: Some(if options.recall_local_changes { "recall" } else { "ignore" }),
                 submounts: Some(if plan.serves_submounts { "serve" } else { "hide" }),
                 ..common

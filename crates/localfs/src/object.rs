@@ -10,6 +10,7 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
 use vfs::{Error, FileKind, Handle, RangeSource, Timestamp};
 
 use crate::descriptors::Counted;
+use crate::early_flush::EarlyFlush;
 use crate::lock::{Lockable, ObjectLock};
 use crate::nonblocking;
 use crate::sync_state::{PendingChange, SyncState};
@@ -192,6 +193,7 @@ pub(crate) struct Object {
     pub(crate) cache_history: CacheHistory,
     /// Number of the page in which the last write ended, plus one.
     pub(crate) last_page: AtomicU64,
+    pub(crate) early_flush: EarlyFlush,
     pins: AtomicU32,
     /// Whether the cleanup thread will check if it still has a name.
     is_check_queued: AtomicBool,
@@ -221,6 +223,7 @@ impl Object {
             cached_minute: AtomicU32::new(0),
             cache_history: CacheHistory::default(),
             last_page: AtomicU64::new(0),
+            early_flush: EarlyFlush::default(),
             pins: AtomicU32::new(0),
             is_check_queued: AtomicBool::new(false),
             file: RwLock::new(Arc::new(file)),

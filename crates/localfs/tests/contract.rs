@@ -5,9 +5,11 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Poll;
 
 use localfs::{Config, Durability, LocalFs};
 use vfs::contract::{Capabilities, Fixture};
+use vfs::journal::{Journaled, LOG_BYTES_MIN, Log};
 use vfs::{Backend, Credentials};
 
 /// The configuration of a suite.
@@ -49,6 +51,10 @@ fn copy_state(fixture: &Path, number: usize) -> String {
 }
 
 fn fixture(variant: Variant) -> Fixture {
+    wrapped(variant, |volume| volume)
+}
+
+fn wrapped(variant: Variant, wrap: impl FnOnce(Arc<LocalFs>) -> Arc<dyn Backend>) -> Fixture {
     let top = if variant.in_memory { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
     let fixture = tempfile::tempdir_in(top).expect("temporary directory");
     let path = fixture.path().to_owned();
@@ -64,7 +70,7 @@ fn fixture(variant: Variant) -> Fixture {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
     let restarts = std::cell::Cell::new(0);
     Fixture {
-        backend: volume,
+        backend: wrap(volume),
         caller: if identities { Credentials::root() } else { own },
         capabilities: Capabilities {
             identities,
@@ -81,6 +87,37 @@ fn fixture(variant: Variant) -> Fixture {
             open(&config(&path, &state, variant)) as Arc<dyn Backend>
         })),
         keep: Box::new(Cleanup(Some(fixture))),
+    }
+}
+
+/// A volume with a journal, whose device is a thread that keeps nothing.
+fn journaled() -> Fixture {
+    let log = Arc::new(Log::create([0; 16], ([5; 16], [6; 16]), 64 * LOG_BYTES_MIN, Arc::default()));
+    let of_volume = Arc::clone(&log);
+    let durable = Variant { durability: Durability::Sync, ..PLAIN };
+    let fixture = wrapped(durable, |volume| Arc::new(Journaled::new(volume.as_ref().clone(), of_volume)));
+    let of_thread = Arc::clone(&log);
+    std::thread::spawn(move || write_until_closed(&of_thread));
+    Fixture { keep: Box::new((fixture.keep, Closing(log))), ..fixture }
+}
+
+/// Ends the device's thread.
+struct Closing(Arc<Log>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn write_until_closed(log: &Log) {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        match log.poll_write(&mut context) {
+            Poll::Ready(Some(_)) => log.written(true),
+            Poll::Ready(None) => return,
+            Poll::Pending => std::thread::yield_now(),
+        }
     }
 }
 
@@ -123,6 +160,7 @@ vfs::contract_tests!(as_ordinary_caller, ordinary_caller);
 vfs::contract_tests!(with_index, indexed);
 vfs::contract_tests!(on_tmpfs, in_memory);
 vfs::contract_tests!(with_durability, durable);
+vfs::contract_tests!(with_journal, journaled);
 
 /// The same in a process of an ordinary user without any capability.
 #[test]

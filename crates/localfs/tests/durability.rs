@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use localfs::{Config, Durability, LocalFs};
-use vfs::{Backend, Context, Create, CreateMode, Credentials, Op, SetAttributes, Timestamp};
+use vfs::{
+    Authority, Backend, Context, Create, CreateMode, Credentials, Op, SetAttributes, Stability, Timestamp,
+};
 
 /// Creates a file. Returns whether that had to wait.
 fn waits(volume: &LocalFs, name: &str) -> bool {
@@ -46,4 +48,43 @@ fn a_new_durability_applies_at_once() {
     volume.set_durability(Durability::Async).expect("nothing to do");
     assert!(works_in_place(&volume, "third"));
     assert_eq!(volume.write_verifier(), config.verifier_seed, "nothing was lost");
+}
+
+#[test]
+fn a_growing_file_goes_to_the_disk_before_its_commit() {
+    const MIB: u64 = 1 << 20;
+    let fixture = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory");
+    std::fs::create_dir(fixture.path().join("export")).expect("directory");
+    let config = Config {
+        state_directory: Some(fixture.path().join("state")),
+        ..Config::new(fixture.path().join("export"))
+    };
+    let volume = LocalFs::open(&config).expect("volume");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+    let own = Credentials {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: Arc::from([]),
+    };
+    let context = Context::new(Arc::new(own), Timestamp { seconds: 0, nanoseconds: 0 });
+    let data = vec![7; MIB as usize].into();
+    let flushes = |name: &str, offsets: &[u64]| {
+        let before = localfs::early_flushes();
+        let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        let what = Create::File(CreateMode::Guarded);
+        let created = volume.create(&context, &volume.root(), name.as_bytes(), &what, &set);
+        let file = runtime.block_on(created).expect("created").handle;
+        for offset in offsets {
+            let (offset, how) = (offset * MIB, Stability::Unstable);
+            let written = volume.write(&context, &file, offset, &data, how, Authority::Opened);
+            assert_eq!(u64::from(runtime.block_on(written).expect("written").count), MIB);
+        }
+        runtime.block_on(volume.commit(&context, &file, 0, 0)).expect("committed");
+        localfs::early_flushes() - before
+    };
+    let in_order: Vec<_> = (0..32).collect();
+    // A flush that still runs makes the next one longer.
+    assert!((1..=4).contains(&flushes("growing", &in_order)));
+    assert_eq!(flushes("small", &in_order[..7]), 0);
+    assert_eq!(flushes("repeated", &[0; 32]), 0);
 }

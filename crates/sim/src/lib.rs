@@ -16,6 +16,7 @@ mod copy_ops;
 mod delegations;
 mod exactly_once;
 mod full_clients;
+mod journal;
 mod listings;
 pub mod logs;
 pub mod network;

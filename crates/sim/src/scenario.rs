@@ -21,6 +21,7 @@ use crate::copies;
 use crate::delegations::{self, Subject};
 use crate::exactly_once;
 use crate::full_clients;
+use crate::journal;
 use crate::listings;
 use crate::network::Faults;
 use crate::notices;
@@ -144,6 +145,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "listings",
         about: "a cached listing equals the directory, despite concurrent changes and slow reads",
         run: listings::run,
+    },
+    Scenario {
+        name: "journal",
+        about: "what was answered from a journal is there after crashes that tear the log's last write anywhere",
+        run: journal::run,
     },
     Scenario {
         name: "copies",

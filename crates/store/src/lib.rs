@@ -5,6 +5,7 @@
 //! | `handle.key`, `server.id`, `clean.verifier`, `lock` | the server's identity; whether it stopped in order | [`state_dir`] |
 //! | `replies.log` | calls that are not idempotent, and their replies: a call that is repeated after a crash is not executed again | [`reply_log`] |
 //! | `replies.log`, synced | the same for persistent sessions: it also survives a crash of the machine | [`synced_reply_log`] |
+//! | `journal.ID`, and the path of an export's `journal` | changes that are not yet on stable storage in the file system | [`journal`] |
 //! | `state.log`, `state.log.new` | clients that may reclaim after a restart; persistent sessions | [`state_log`] |
 //!
 //! Each log's module describes its format, possible losses in a crash, and its bounds. The logs implement the traits
@@ -14,6 +15,7 @@
 mod disk_space;
 mod files;
 mod group_sync;
+pub mod journal;
 mod mapping;
 pub mod reply_log;
 pub mod state_dir;

@@ -88,6 +88,25 @@ impl GroupCommit {
         state.groups.push(Box::new(ChangesOf { committer, changes }));
     }
 
+    /// Takes the deferred changes of another request, as changes of the running operation.
+    pub fn absorb(&self, other: &Self) {
+        let groups = core::mem::take(&mut *other.state.lock()).groups;
+        let state = &mut *self.state.lock();
+        for group in groups {
+            state.last = Some(state.operation);
+            let operation = state.operation;
+            let joined =
+                state.groups.iter_mut().try_fold(group, |group, own| match own.join(group, operation) {
+                    Some(group) => Ok(group),
+                    None => Err(()),
+                });
+            if let Ok(mut group) = joined {
+                group.renumber(operation);
+                state.groups.push(group);
+            }
+        }
+    }
+
     /// Makes all deferred changes durable, also those after a failure.
     ///
     /// # Errors
@@ -122,6 +141,12 @@ impl fmt::Debug for GroupCommit {
 
 /// The deferred changes of one backend, whatever its type.
 trait Group: Any + Send {
+    /// Adds the changes of another group, as changes of this operation. Returns the group if it is of another backend.
+    fn join(&mut self, other: Box<dyn Group>, operation: u32) -> Option<Box<dyn Group>>;
+
+    /// Makes all changes those of this operation.
+    fn renumber(&mut self, operation: u32);
+
     fn commit(self: Box<Self>, thread: Thread, peer: Peer) -> Committing;
 }
 
@@ -131,6 +156,21 @@ struct ChangesOf<C: Committer> {
 }
 
 impl<C: Committer> Group for ChangesOf<C> {
+    fn join(&mut self, mut other: Box<dyn Group>, operation: u32) -> Option<Box<dyn Group>> {
+        let changes: &mut dyn Any = &mut *other;
+        match changes.downcast_mut::<Self>() {
+            Some(changes) if Arc::ptr_eq(&changes.committer, &self.committer) => {
+                self.changes.extend(changes.changes.drain(..).map(|(_, change)| (operation, change)));
+                None
+            }
+            _ => Some(other),
+        }
+    }
+
+    fn renumber(&mut self, operation: u32) {
+        self.changes.iter_mut().for_each(|(number, _)| *number = operation);
+    }
+
     fn commit(self: Box<Self>, thread: Thread, peer: Peer) -> Committing {
         self.committer.commit(self.changes, thread, peer)
     }
@@ -181,6 +221,23 @@ mod tests {
         assert_eq!(*two.committed.lock(), [(2, 'b')]);
         assert_eq!((group.last_deferred(), commit(&group)), (None, Ok(())));
         assert_eq!(one.committed.lock().len(), 2);
+    }
+
+    #[test]
+    fn absorbed_changes_are_those_of_the_running_operation() {
+        let (one, two) = (Arc::new(Disk::default()), Arc::new(Disk::default()));
+        let (group, other) = (GroupCommit::default(), GroupCommit::default());
+        group.defer(&one, 'a');
+        other.defer(&one, 'b');
+        other.defer(&two, 'c');
+        group.begin_operation(5);
+        group.absorb(&other);
+        assert_eq!((group.deferred(), other.last_deferred()), (Some(5), None));
+        assert_eq!(commit(&group), Ok(()));
+        assert_eq!(*one.committed.lock(), [(0, 'a'), (5, 'b')]);
+        assert_eq!(*two.committed.lock(), [(5, 'c')]);
+        assert_eq!(commit(&other), Ok(()), "nothing is left");
+        assert_eq!(two.committed.lock().len(), 1);
     }
 
     #[test]

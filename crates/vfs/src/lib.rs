@@ -3,7 +3,7 @@
 //! [`Backend`] is the contract. It knows no protocol, and requires nothing that only a local file system could do. An
 //! operation returns an [`Op`]: mostly an immediate answer, sometimes a future, so that an answer from the page cache
 //! costs neither an allocation nor a task. [`MemFs`] is a complete backend in memory. [`fault`] makes any backend
-//! fail by a script (by means of [`around`]). The `contract` module (feature `contract`) contains the tests that
+//! fail by a script (by means of [`around`]), and [`journal`] answers small changes from a log. The `contract` module (feature `contract`) contains the tests that
 //! every backend must pass.
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod error;
 pub mod fault;
 mod group_commit;
 mod handle;
+pub mod journal;
 mod local_locks;
 pub mod memfs;
 mod name;

@@ -57,7 +57,7 @@ const ORDER: &[Order] = &[
     Order { parent: "localfs", children: &[
         "errno", "sys", "handle", "index", "identity", "name", "change", "attributes", "acl", "generations", "mounts", "fanotify",
         "lock", "nonblocking", "descriptors", "config", "streams", "dirty_memory", "pool", "stall_detector",
-        "sync_state", "object", "cached_names", "sync_group", "watch", "watch_limits", "hidden", "cleanup_queue",
+        "early_flush", "sync_state", "object", "cached_names", "sync_group", "watch", "watch_limits", "hidden", "cleanup_queue",
         "volume",
         "act_as", "batch_attrs", "blocking", "by_handle", "cleanup", "close_idle", "durable", "find", "identify", "open_by_index",
         "opening", "local_locks", "refused_mounts", "release", "status", "visibility", "xattr_target", "permission",

@@ -12,8 +12,8 @@ use store::error_text;
 use errors::describe_error;
 pub use locations::KeyLocations;
 pub use schema::{
-    ClientConfig, Config, ExportConfig, LargeFilesConfig, Limits, LocalChangesConfig, SquashConfig,
-    SubmountsConfig,
+    ClientConfig, Config, ExportConfig, LargeFilesConfig, Limits, LocalChangesConfig, LostJournalConfig,
+    SquashConfig, SubmountsConfig,
 };
 
 impl Config {

@@ -194,6 +194,16 @@ pub enum LargeFilesConfig {
     Clamp,
 }
 
+/// `lost-journal = "…"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LostJournalConfig {
+    /// The server does not start.
+    Refuse,
+    /// The server starts without the changes that only the journal had.
+    Ignore,
+}
+
 /// `submounts = "…"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -274,6 +284,12 @@ pub struct ExportConfig {
     pub offline_recall_seconds: Option<u64>,
     /// Whether to reply before data are on stable storage.
     pub r#async: bool,
+    /// A file on a fast device: small changes are answered when they are there.
+    pub journal: Option<PathBuf>,
+    /// Bytes of a new journal. Default: 64 MiB.
+    pub journal_bytes: Option<u64>,
+    /// The start if the journal is missing or damaged. Default: refuse.
+    pub lost_journal: Option<LostJournalConfig>,
     /// Other options for some clients.
     pub client: Vec<ClientConfig>,
     /// The effect of changes by local processes on delegations. Default: recall.

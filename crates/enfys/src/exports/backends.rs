@@ -14,8 +14,10 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use store::{error_text, random};
 use tracing::{error, info, warn};
 use vfs::around::Wrapped;
+use vfs::journal::JournalCounts;
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
 
+use super::journal::Journal;
 use super::mounts;
 use super::offline::{Offline, RecallRule, Recaller};
 use super::plan::{ExportPlan, Source};
@@ -44,12 +46,13 @@ pub struct Backends {
     quotas: Option<Arc<dyn QuotaSource>>,
     /// The recallers in use, so that a reload does not recall files a second time.
     recallers: Mutex<Vec<Weak<Recaller>>>,
+    journals: Arc<JournalCounts>,
 }
 
 #[derive(Debug, Clone)]
 enum Opened {
-    /// A directory, and its first write verifier.
-    Directory(LocalFs, Verifier),
+    /// A directory, its first write verifier, and its journal.
+    Directory(LocalFs, Verifier, Option<Arc<Journal>>),
     Memory(Arc<MemFs>),
 }
 
@@ -92,7 +95,7 @@ impl Backends {
         control: Option<PathBuf>,
     ) -> Self {
         let (open, has_started, has_lost, descriptors) = (HashMap::new(), false, false, None);
-        let (counts, recallers) = (HashMap::new(), Mutex::default());
+        let (counts, recallers, journals) = (HashMap::new(), Mutex::default(), Arc::default());
         Self {
             open,
             instance,
@@ -105,6 +108,7 @@ impl Backends {
             counts,
             quotas: None,
             recallers,
+            journals,
         }
     }
 
@@ -116,6 +120,11 @@ impl Backends {
     /// Has quotas of file systems asked from this source.
     pub fn with_quotas(self, quotas: Option<Arc<dyn QuotaSource>>) -> Self {
         Self { quotas, ..self }
+    }
+
+    /// Returns the counters of all journals.
+    pub fn journals(&self) -> &Arc<JournalCounts> {
+        &self.journals
     }
 
     /// Returns the budget of file descriptors of all directories, if there is one.
@@ -157,7 +166,7 @@ impl Backends {
 
     /// Returns the backend of an export, with its rule for offline files.
     fn by_rule(&self, plan: &ExportPlan, opened: &Opened) -> Arc<dyn Backend> {
-        let (Some(rule), Opened::Directory(directory, _)) = (&plan.offline, opened) else {
+        let (Some(rule), Opened::Directory(directory, ..)) = (&plan.offline, opened) else {
             return opened.backend();
         };
         let recaller = rule.recall.as_ref().map(|recall| self.recaller(directory, recall));
@@ -180,7 +189,10 @@ impl Backends {
     fn prepare_one(&self, plan: &ExportPlan, prepared: &mut Prepared) -> Result<Opened, String> {
         let before = self.open.get(&plan.source);
         let opened = match before {
-            Some(opened) if opened.is_current(plan)? => opened.clone(),
+            Some(opened) if opened.is_current(plan)? => {
+                opened.check_journal(plan)?;
+                opened.clone()
+            }
             _ => self.open(plan).map_err(|why| plan.error(why))?,
         };
         if before.is_some_and(|before| !before.is(&opened)) {
@@ -198,12 +210,12 @@ impl Backends {
         plans: &[ExportPlan],
         prepared: &mut Prepared,
     ) -> Vec<Junction> {
-        let (Source::Directory(path), Some(Opened::Directory(directory, first))) =
+        let (Source::Directory(path), Some(Opened::Directory(directory, first, _))) =
             (&plan.source, prepared.open.get(&plan.source).cloned())
         else {
             return Vec::new();
         };
-        let opened = Opened::Directory(directory.clone(), first);
+        let opened = Opened::Directory(directory.clone(), first, None);
         let Some(id) = self.entries(plan, &opened).first().map(|entry| entry.id) else { return Vec::new() };
         let found = path.canonicalize().and_then(|path| Ok((mounts::inside(&path)?, path)));
         let (mounts, path) = match found {
@@ -253,7 +265,7 @@ impl Backends {
         let name = within.file_name().ok_or("it has no name")?.as_bytes().to_vec();
         let place = outer.directory.mount_point(within).map_err(|error| error.to_string())?;
         let opened = self.prepare_one(&plan, prepared)?;
-        let Opened::Directory(directory, _) = &opened else { return Err("it is not a directory".into()) };
+        let Opened::Directory(directory, ..) = &opened else { return Err("it is not a directory".into()) };
         let inner: Vec<_> = self.entries(&plan, &opened).into_iter().map(Arc::new).collect();
         let id = inner.first().ok_or("no client may mount it")?.id;
         let next = Outer { path: mount.into(), directory: directory.clone(), id };
@@ -273,7 +285,7 @@ impl Backends {
                 warn!("{}", plan.error(format!("{path} is another directory or file system now: serving it; handles of the previous one are stale")));
             }
             match open.get(&plan.source) {
-                Some(Opened::Directory(directory, _)) => {
+                Some(Opened::Directory(directory, ..)) => {
                     directory.set_served_mounts(served.clone());
                     warn_unless_watched(plan, directory);
                     if let Err(error) = directory.set_durability(durability(plan)) {
@@ -347,7 +359,10 @@ impl Backends {
         let backend = opened.backend();
         backend.sync().await.map_err(|error| format!("flushing: {error}"))?;
         Ok(match opened {
-            Opened::Directory(directory, first) => directory.write_verifier() == *first,
+            Opened::Directory(directory, first, journal) => {
+                journal.as_ref().map_or(Ok(()), |journal| journal.note_clean())?;
+                directory.write_verifier() == *first
+            }
             // A file system in memory has a verifier of its own.
             Opened::Memory(_) => true,
         })
@@ -371,7 +386,11 @@ impl Backends {
                 let acts_as = if directory.acts_as_callers() { "each caller" } else { "the server's user" };
                 let handles = if directory.uses_index() { "index" } else { "kernel" };
                 info!(path = %path.display(), acts_as, handles, "directory opened");
-                Ok(Opened::Directory(directory, first))
+                let journal = match &self.state_dir {
+                    Some(state_dir) => Journal::open(plan, &directory, state_dir, &self.journals)?,
+                    None => None,
+                };
+                Ok(Opened::Directory(directory, first, journal.map(Arc::new)))
             }
             Source::Elsewhere(_) => {
                 // Never used: all operations are answered MOVED. The same identity at each start, for the same export ID.
@@ -402,17 +421,27 @@ impl Opened {
     /// Returns whether the path of `plan` still leads to it.
     fn is_current(&self, plan: &ExportPlan) -> Result<bool, String> {
         match (self, &plan.source) {
-            (Self::Directory(directory, _), Source::Directory(path)) => directory
+            (Self::Directory(directory, ..), Source::Directory(path)) => directory
                 .is_at(path)
                 .map_err(|error| plan.error(format!("{}: {}", path.display(), error_text(&error)))),
             _ => Ok(true),
         }
     }
 
+    /// Fails if the plan has another journal than the one in use.
+    fn check_journal(&self, plan: &ExportPlan) -> Result<(), String> {
+        let Self::Directory(_, _, journal) = self else { return Ok(()) };
+        let in_use = journal.as_ref().map(|journal| &journal.path);
+        if plan.journal.as_ref().map(|journal| &journal.path) == in_use {
+            return Ok(());
+        }
+        Err(plan.key_error("journal", "takes effect at a start only: restart the server, or undo the change"))
+    }
+
     /// Returns whether both are the same opening of one file system.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Directory(one, _), Self::Directory(other, _)) => one.is_same(other),
+            (Self::Directory(one, ..), Self::Directory(other, ..)) => one.is_same(other),
             (Self::Memory(one), Self::Memory(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
@@ -420,7 +449,8 @@ impl Opened {
 
     fn backend(&self) -> Arc<dyn Backend> {
         match self {
-            Self::Directory(directory, _) => Arc::new(directory.clone()),
+            Self::Directory(_, _, Some(journal)) => Arc::clone(&journal.backend) as Arc<dyn Backend>,
+            Self::Directory(directory, _, None) => Arc::new(directory.clone()),
             Self::Memory(memory) => Arc::clone(memory) as Arc<dyn Backend>,
         }
     }

@@ -55,6 +55,9 @@ pub fn check_directories(exports: &[ExportPlan], state_dir: Option<&Path>) -> Re
                 // A file system that is mounted inside is not part of the outer export.
                 outer.id.0 == inner.id.0 && inner.path.starts_with(&outer.path)
             });
+            if let Some((outer, inner)) = nested {
+                check_no_journal(outer, inner)?;
+            }
             warnings.extend(nested.map(|(outer, inner)| {
                 let (inner, outer) = (&inner.export.pseudo, &outer.export.pseudo);
                 format!(
@@ -76,7 +79,47 @@ pub fn check_directories(exports: &[ExportPlan], state_dir: Option<&Path>) -> Re
         warnings.extend(writable::warning(export, path, &directory.metadata));
         seen.push(directory);
     }
+    seen.iter().try_for_each(|directory| check_journal(directory.export, state_dir, &seen))?;
     Ok(warnings)
+}
+
+/// Refuses journals of nested exports: after a crash, a journal would repeat its older changes over those that the other export has
+/// made durable.
+fn check_no_journal(outer: &Directory<'_>, inner: &Directory<'_>) -> Result<(), String> {
+    let Some(journaled) = [outer, inner].into_iter().find(|one| one.export.journal.is_some()) else {
+        return Ok(());
+    };
+    let (inner, outer) = (&inner.export.pseudo, &outer.export.pseudo);
+    let why = format!(
+        "{inner} is inside {outer}, so the same files would also change without it: export one of the two"
+    );
+    Err(journaled.export.key_error("journal", why))
+}
+
+/// Checks that an export's journal has a place of its own, and that its changes wait for it.
+fn check_journal(
+    export: &ExportPlan,
+    state_dir: Option<&Path>,
+    exported: &[Directory<'_>],
+) -> Result<(), String> {
+    let Some(journal) = &export.journal else { return Ok(()) };
+    let wrong = |why: String| Err(export.key_error("journal", why));
+    if export.is_async {
+        return wrong("`async` answers before anything is on stable storage: remove one of the two".into());
+    }
+    if export.offline.is_some() {
+        return wrong("files that are offline cannot have one: remove `offline-xattr` or `journal`".into());
+    }
+    if state_dir.is_none() {
+        return wrong("needs a state-dir, where the server notes that it has one".into());
+    }
+    let path = resolved(&journal.path);
+    match exported.iter().find(|directory| path.starts_with(&directory.path)) {
+        Some(directory) => {
+            wrong(format!("{} is inside the export {}", journal.path.display(), directory.export.pseudo))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Opens a directory as for serving, and returns its properties.

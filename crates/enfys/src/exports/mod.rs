@@ -2,6 +2,7 @@
 
 mod backends;
 mod check;
+mod journal;
 mod mounts;
 mod offline;
 mod plan;

@@ -11,13 +11,14 @@ use server::{
     Locations, Squash,
 };
 use store::error_text;
+use vfs::journal::{LOG_BYTES_MAX, LOG_BYTES_MIN};
 use vfs::{Credentials, MemOptions};
 
 use super::offline::{self, OfflineRule, RecallRule};
 use crate::cli::{ServeArguments, SquashArgument};
 use crate::config::{
-    ClientConfig, Config, ExportConfig, KeyLocations, LargeFilesConfig, LocalChangesConfig, SquashConfig,
-    SubmountsConfig,
+    ClientConfig, Config, ExportConfig, KeyLocations, LargeFilesConfig, LocalChangesConfig,
+    LostJournalConfig, SquashConfig, SubmountsConfig,
 };
 use crate::flavors;
 use crate::name_services::hosts::{FORMS, patterns};
@@ -26,11 +27,26 @@ use crate::size::Size;
 /// The default path of an export.
 const DEFAULT_PSEUDO: &str = "/export";
 
+/// Bytes of a new journal.
+const JOURNAL_BYTES: u64 = 64 << 20;
+
+/// The journal of an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalPlan {
+    /// Its file.
+    pub path: PathBuf,
+    /// Bytes of a new file.
+    pub bytes: u64,
+}
+
 /// One export.
 #[derive(Debug, Clone)]
 pub struct ExportPlan {
     pub source: Source,
     pub is_async: bool,
+    pub journal: Option<JournalPlan>,
+    /// Whether the server starts if the journal is lost.
+    pub may_lose_journal: bool,
     pub memory: MemoryLimits,
     pub pseudo: String,
     pub id: Option<u32>,
@@ -192,7 +208,10 @@ impl ExportPlan {
         let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
         let (is_async, id, location) = (config.r#async, config.id, Some(location));
         let serves_submounts = config.submounts == Some(SubmountsConfig::Serve);
-        let plan = Self::new(source, pseudo);
+        let bytes = config.journal_bytes.unwrap_or(JOURNAL_BYTES);
+        let journal = config.journal.clone().map(|path| JournalPlan { path, bytes });
+        let may_lose_journal = config.lost_journal == Some(LostJournalConfig::Ignore);
+        let plan = Self { journal, may_lose_journal, ..Self::new(source, pseudo) };
         Ok(Self {
             is_async,
             memory,
@@ -209,6 +228,7 @@ impl ExportPlan {
 
     fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
         self.is_async |= arguments.r#async && matches!(self.source, Source::Directory(_));
+        self.may_lose_journal |= arguments.ignore_lost_journals;
         for options in std::iter::once(&mut self.options).chain(&mut self.entries) {
             options.read_only |= arguments.read_only;
             options.insecure |= arguments.insecure;
@@ -244,6 +264,8 @@ impl ExportPlan {
         Self {
             source,
             is_async,
+            journal: None,
+            may_lose_journal: false,
             memory,
             pseudo,
             id: None,
@@ -278,6 +300,7 @@ impl ExportPlan {
             pseudo,
             id: None,
             serves_submounts: false,
+            journal: None,
             ..self.clone()
         };
         // Replicas are of one file system.
@@ -387,6 +410,21 @@ fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
         }
         _ if config.submounts.is_some() && config.memory => {
             wrong("submounts", "`submounts` is for directories: nothing is mounted inside memory")
+        }
+        _ if config.journal.is_some() && config.memory => {
+            wrong("journal", "`journal` is for directories: memory has no stable storage")
+        }
+        _ if config.journal.as_ref().is_some_and(|path| !path.is_absolute()) => {
+            wrong("journal", "`journal` must be an absolute path")
+        }
+        _ if config.journal.is_none() && config.journal_bytes.is_some() => {
+            wrong("journal-bytes", "`journal-bytes` needs a `journal`")
+        }
+        _ if config.journal_bytes.is_some_and(|bytes| !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&bytes)) => {
+            Some((
+                "journal-bytes",
+                format!("`journal-bytes`: expected an integer from {LOG_BYTES_MIN} to {LOG_BYTES_MAX}"),
+            ))
         }
         _ if config.id == Some(0) => wrong("id", "`id`: expected an integer from 1 to 4294967295, found 0"),
         _ => None,
@@ -537,6 +575,9 @@ impl fmt::Display for ExportPlan {
         }
         if self.options.short_handles {
             f.write_str(", short handles")?;
+        }
+        if let Some(journal) = &self.journal {
+            write!(f, ", journal {}", journal.path.display())?;
         }
         if self.serves_submounts {
             f.write_str(", with what is mounted inside")?;

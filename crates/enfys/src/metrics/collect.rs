@@ -15,6 +15,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use server::{ExportCounts, Metrics, OffloadCounts, OperationMetrics, Server};
+use vfs::journal::JournalCounts;
 
 use super::encode::{begin, counter, counter_seconds, gauge, gauge_seconds, histogram, metric};
 use super::grace;
@@ -32,6 +33,8 @@ pub struct Sources {
     pub max_connections: usize,
     /// The budget of open files, if there is one.
     pub files: Option<&'static Descriptors>,
+    /// The counters of all journals.
+    pub journals: Arc<JournalCounts>,
     pub clock: Clock,
 }
 
@@ -268,7 +271,13 @@ impl Sources {
         let counters = refusal_counters(metrics)
             .into_iter()
             .chain(copy_counters(self.server.offload_counts()))
-            .chain(listing_cache_counters(metrics));
+            .chain(listing_cache_counters(metrics))
+            .chain(journal_counters(&self.journals))
+            .chain([(
+                "enfys_early_flushes_total",
+                "Ranges of growing files whose way to the disk began before a COMMIT.",
+                localfs::early_flushes(),
+            )]);
         for (name, help, value) in counters {
             counter(encoder, name, help, value)?;
         }
@@ -423,6 +432,41 @@ fn copy_counters(copies: &OffloadCounts) -> [Counter; 4] {
             copies.cancelled.load(Relaxed),
         ),
         ("enfys_copied_bytes_total", "Bytes copied in the background.", copies.bytes.load(Relaxed)),
+    ]
+}
+
+fn journal_counters(journals: &JournalCounts) -> [Counter; 6] {
+    [
+        (
+            "enfys_journal_changes_total",
+            "Changes that were answered when they were in an export's journal.",
+            journals.changes.load(Relaxed),
+        ),
+        (
+            "enfys_journal_syncs_total",
+            "Writes of journals, each with one sync.",
+            journals.syncs.load(Relaxed),
+        ),
+        (
+            "enfys_journal_bypasses_total",
+            "Changes that were too large for the journal or found it full, and went to the file system first.",
+            journals.bypasses.load(Relaxed),
+        ),
+        (
+            "enfys_journal_checkpoints_total",
+            "Checkpoints: what journals had was synced in the file system, and their space is free.",
+            journals.checkpoints.load(Relaxed),
+        ),
+        (
+            "enfys_journal_checkpointed_objects_total",
+            "Files and directories that checkpoints synced.",
+            journals.checkpointed_objects.load(Relaxed),
+        ),
+        (
+            "enfys_journal_failures_total",
+            "Journals that take no more changes because their device or their file system failed.",
+            journals.failures.load(Relaxed),
+        ),
     ]
 }
 

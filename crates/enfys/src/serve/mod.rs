@@ -82,6 +82,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
             connections: running.connections(),
             max_connections: descriptors.connections,
             files: backends.descriptors(),
+            journals: Arc::clone(backends.journals()),
             clock: running.clock(),
         };
         start_metrics(&runtime, metrics, sources);

@@ -298,9 +298,10 @@ fn check_config_prints_every_key_with_its_effective_value() {
     let text = format!(
         "state-dir = '{}'\nlisten = [2049, 'localhost:2050']\nmetrics = 9100\nid-domain = 'example.org'\n\
          keytab = '/etc/krb5.keytab'\nnlm-port = 4045\nnsm-port = 662\n[limits]\nclients = 100\n\
-         [[export]]\npath = '{}'\nid = 7\nclients = ['10.0.0.0/8']\nreplicas = ['b:/x']\noffline-xattr = 'user.offline'\noffline-recall = ['/bin/true']\n[[export.client]]\nclients = ['127.0.0.1']\n[[export]]\npseudo = '/moved'\nreferral = ['b:/x']\n[[export]]\nmemory = true\npseudo = '/m'\nquota-bytes = 1000\n",
+         [[export]]\npath = '{}'\nid = 7\nclients = ['10.0.0.0/8']\nreplicas = ['b:/x']\noffline-xattr = 'user.offline'\noffline-recall = ['/bin/true']\n[[export.client]]\nclients = ['127.0.0.1']\n[[export]]\npseudo = '/moved'\nreferral = ['b:/x']\n[[export]]\nmemory = true\npseudo = '/m'\nquota-bytes = 1000\n[[export]]\npath = '{}'\npseudo = '/j'\njournal = '/fast/journal'\n",
         dir.path("state").display(),
         dir.directory("export").display(),
+        dir.directory("journaled").display(),
     );
     let config = in_force(&dir, &text);
     let has = |table: &Value, keys: Vec<String>| {
@@ -312,10 +313,13 @@ fn check_config_prints_every_key_with_its_effective_value() {
     let (memory, others): (Vec<_>, Vec<_>) = keys("[[export]]")
         .into_iter()
         .partition(|key| ["memory-bytes", "quota-bytes"].contains(&key.as_str()));
-    let (elsewhere, directory) = others.into_iter().partition(|key| key == "referral");
+    let (elsewhere, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|key| key == "referral");
+    let (journaled, directory) =
+        others.into_iter().partition(|key| ["journal", "journal-bytes"].contains(&key.as_str()));
     has(&config["export"][0], directory);
     has(&config["export"][1], elsewhere);
     has(&config["export"][2], memory);
+    has(&config["export"][3], journaled);
     has(&config["export"][0]["client"][0], keys("[[export]]\n[[export.client]]"));
     assert_eq!(config["listen"], serde_json::json!(["127.0.0.1:2049", "localhost:2050"]));
     assert_eq!(config["limits"]["slot-cache-bytes"], (64 << 20) + 100 * (10 << 10));

@@ -9,7 +9,7 @@ use protocol::nfs3::{NfsStat, StableHow};
 
 use crate::client::{Client, Client4};
 use crate::promtool;
-use crate::server::{Server, TestDir};
+use crate::server::{Server, TestDir, with};
 
 /// Sends an HTTP request; returns head and body of the response.
 fn get(address: SocketAddr, request: &str) -> (String, String) {
@@ -311,5 +311,26 @@ fn the_manual_lists_all_metrics() {
     let surplus: Vec<_> = listed.keys().filter(|name| !exposed.contains_key(*name)).collect();
     assert!(surplus.is_empty(), "only in the manual: {surplus:?}");
     promtool::check(&text);
+    server.stop();
+}
+
+#[test]
+fn large_unstable_writes_go_to_the_disk_before_their_commit() {
+    const CHUNK: usize = 512 << 10;
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let metrics = [export.as_path(), "--metrics".as_ref(), "127.0.0.1:0".as_ref()];
+    let mut server = Server::start(&dir, &with(&dir, &metrics));
+    let address = server.metrics_address();
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.create(root, "file").unwrap();
+    let data: &'static [u8] = vec![7; CHUNK].leak();
+    for number in 0..48 {
+        client.write_at(file, number * CHUNK as u64, data, StableHow::Unstable).unwrap();
+    }
+    client.commit(file).unwrap();
+    let flushes = scrape(address)["enfys_early_flushes_total"];
+    assert!((1.0..=3.0).contains(&flushes), "{flushes} for 24 MiB");
     server.stop();
 }

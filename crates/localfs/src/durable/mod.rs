@@ -29,6 +29,7 @@
 //! become durable together at its end, with one sync for each object (`group`).
 
 mod deferred;
+mod early;
 mod group;
 mod rounds;
 mod sync;

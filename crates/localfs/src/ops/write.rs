@@ -77,6 +77,9 @@ impl Volume {
         let count = write_all(&file, &data[..room], offset)?;
         let change = self.finish_change(pending.of_bytes(count));
         let around = self.change_after_write(context, (&object, &file), &before)?;
+        if stability == Stability::Unstable {
+            self.flush_early(&object, offset, count as u64);
+        }
         let written = Written { count: count as u32, stability, change: around };
         drop(lock);
         Ok((object, written, change))

@@ -164,7 +164,8 @@ pub(super) fn checksum(seed: u32, whole: &[u8]) -> [u8; SUFFIX] {
 }
 
 /// Returns the kernel's boot ID, random for each boot; zeros if it is unknown.
-pub(super) fn boot_id() -> [u8; 16] {
+#[must_use]
+pub fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.chars().filter_map(|digit| digit.to_digit(16)).take(32);
     digits.fold(0u128, |id, digit| id << 4 | u128::from(digit)).to_be_bytes()

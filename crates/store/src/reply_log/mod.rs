@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 
 use crate::files::{error_text, open_file};
 use crate::{disk_space, mapping};
+pub use format::boot_id;
 use format::{FILE_BYTES, Key, Scan};
 use ring::Ring;
 

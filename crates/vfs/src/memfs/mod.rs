@@ -14,7 +14,7 @@
 //!   clock stands still. Access times follow Linux's `relatime`: they move when they are older than the last change,
 //!   or a day old; an access moves neither the change time nor the change attribute.
 //! - **Stability.** WRITE answers the requested stability and COMMIT does nothing, unless
-//!   [`MemOptions::is_volatile`].
+//!   [`MemOptions::is_volatile`]; then stable WRITEs of a [group](crate::GroupCommit) become stable with it.
 
 mod acl;
 mod copy;
@@ -40,10 +40,10 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
 use crate::{
-    Access, Acl, AclKind, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
-    Created, EntriesWatch, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Pin,
-    Properties, Quota, QuotaKind, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek,
-    SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
+    Access, Acl, AclKind, Attributes, Authority, Backend, Change, Committer, Committing, Context, Copied,
+    CopyRange, Create, Created, EntriesWatch, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess,
+    Opened, Peer, Pin, Properties, Quota, QuotaKind, Read, ReadDir, ReadDirEnd, ReadRequest, Removal,
+    Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Thread, Timestamp, Verifier, Written,
 };
 use inode::{Body, Inode};
 use pages::PAGE;
@@ -146,6 +146,19 @@ impl Shared {
         let state = self.state.write();
         self.changes.fetch_add(1, Ordering::AcqRel);
         state
+    }
+}
+
+impl Committer for Shared {
+    /// A file.
+    type Change = u64;
+
+    fn commit(self: Arc<Self>, changes: Vec<(u32, u64)>, _: Thread, _: Peer) -> Committing {
+        Box::pin(async move {
+            let mut state = self.state.write();
+            changes.into_iter().for_each(|(_, file)| state.made_stable(file));
+            Ok(())
+        })
     }
 }
 
@@ -394,7 +407,16 @@ impl Backend for MemFs {
         stability: Stability,
         authority: Authority,
     ) -> Op<'a, Written> {
-        self.act(file, |state, file| state.write(context, file, offset, data, stability, authority))
+        let group = context.group.as_ref().filter(|_| stability != Stability::Unstable);
+        self.act(file, |state, file| {
+            let Some(group) = group.filter(|_| state.unstable.is_some()) else {
+                return state.write(context, file, offset, data, stability, authority);
+            };
+            // The request makes it stable at its end.
+            let written = state.write(context, file, offset, data, Stability::Unstable, authority)?;
+            group.defer(&self.shared, file);
+            Ok(Written { stability, ..written })
+        })
     }
 
     fn commit<'a>(&'a self, _: &'a Context, file: &'a Handle, _offset: u64, _count: u64) -> Op<'a, Change> {
