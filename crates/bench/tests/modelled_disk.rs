@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bench::plan::NfsVersion;
-use bench::targets::local::modelled_disk::{Counts, DiskServer, ModelledDisk, Syncs, Wait};
 use bench::targets::nfs::Server;
 use bench::targets::{Files as _, How, OpenFile as _};
 use bytes::Bytes;
 use futures_util::future::join_all;
+use net::modelled_disk::{Counts, DiskServer, ModelledDisk, Syncs, Wait};
 use vfs::around::Wrapped;
 use vfs::{
     Authority, Backend as _, Context, Create, CreateMode, Credentials, Handle, MemFs, MemOptions,

@@ -21,6 +21,7 @@ mod host_listener;
 pub mod kerberos;
 pub mod local;
 mod memory_server;
+pub mod modelled_disk;
 mod output;
 mod peers;
 mod pool;

@@ -3,7 +3,7 @@
 use super::runs::{Pick, Runs};
 use super::{ENFYS, Figure, Judgement, Scale, Verdict};
 use crate::plan::NfsVersion;
-use crate::targets::local::modelled_disk::{SYNCED_BYTES, SYNCS};
+use crate::targets::local::{DISK_SYNCED_BYTES, DISK_SYNCS};
 
 /// The targets of the sequential write. A journal is another one: with gathering and without.
 const SERVERS: [(&str, &str); 2] =
@@ -59,7 +59,7 @@ fn judge_write(runs: &Runs<'_>) -> Option<Judgement> {
         let rate = runs.sample(&pick, "until_close_mb_per_s")?;
         let per_mb = runs.median(&pick, |result| {
             let growth = &result.server_counters.as_ref()?.growth;
-            Some(growth.get(SYNCS)? / (growth.get(SYNCED_BYTES)? / 1e6))
+            Some(growth.get(DISK_SYNCS)? / (growth.get(DISK_SYNCED_BYTES)? / 1e6))
         })?;
         ours.push(format!("{name} {:.0} KB/s", rate * 1e3));
         syncs.push(format!("{name} {per_mb:.1}"));

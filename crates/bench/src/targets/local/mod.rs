@@ -5,7 +5,6 @@ mod enfys;
 pub mod ganesha;
 mod knfsd;
 mod launch;
-pub mod modelled_disk;
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -32,6 +31,10 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Ports of a server at its end of a link: NFS, and MOUNT if it has one of its own.
 const LINK_PORTS: (u16, u16) = (2049, 20048);
+/// The counter of a modelled disk's syncs, in a result.
+pub const DISK_SYNCS: &str = "modelled_disk_syncs_total";
+/// The counter of the bytes that they made stable.
+pub const DISK_SYNCED_BYTES: &str = "modelled_disk_synced_bytes_total";
 /// Port of counters at its end of a link.
 const LINK_METRICS_PORT: u16 = 9100;
 

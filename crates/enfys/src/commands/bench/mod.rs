@@ -1,6 +1,7 @@
 //! `enfys bench`: from the command line to the library, and the library's values to the terminal.
 
 mod arguments;
+mod disk;
 mod paper;
 mod run;
 mod setup;
@@ -15,7 +16,7 @@ use bench::hashcast::{self, Simulation};
 use bench::link::{self, Commands, Settings, measure, proxied};
 use bench::report;
 use bench::result::{RunResult, csv, file, fio};
-use bench::targets::local::modelled_disk::{self, Syncs};
+use net::modelled_disk::Syncs;
 use net::proxy::DirectionCounts;
 
 pub use arguments::BenchCommand;
@@ -55,7 +56,7 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
         }
         BenchCommand::Disk { listen, metrics, gather } => {
             let syncs = if *gather { Syncs::Gathered } else { Syncs::Each };
-            let served = modelled_disk::run(*listen, *metrics, syncs);
+            let served = disk::run(*listen, *metrics, syncs);
             served.map(|()| ExitCode::SUCCESS).map_err(|error| format!("bench disk: {error}"))
         }
         BenchCommand::Report(arguments) => report(arguments).map(|()| ExitCode::SUCCESS),

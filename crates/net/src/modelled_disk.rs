@@ -9,19 +9,18 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use net::{Limits, Listeners, Running};
 use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash, Versions};
 use vfs::around::{Around, Call, Method, Subject, Wrapped};
 use vfs::{Handle, MemFs, MemOptions, Op, Stability};
 
-use super::EXPORT;
+use crate::{Limits, Listeners, Running, serve};
 
 /// Bytes a second that the disk transfers.
 const BYTES_PER_SECOND: f64 = 2.3e6;
@@ -31,10 +30,8 @@ const REVOLUTION: Duration = Duration::from_micros(60_000_000 / 5400);
 const MISSED: u32 = 2;
 /// Most bytes of all files.
 const MEMORY_BYTES: u64 = 1 << 30;
-/// The counter of syncs in a result.
-pub const SYNCS: &str = "modelled_disk_syncs_total";
-/// The counter of bytes in a result.
-pub const SYNCED_BYTES: &str = "modelled_disk_synced_bytes_total";
+/// The path of the export.
+const EXPORT: &str = "/export";
 
 /// Waits for a time.
 pub type Wait = fn(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -211,7 +208,7 @@ impl DiskServer {
         settings.versions = Versions::IMPLEMENTED;
         let listeners = Listeners { tcp: vec![listener], udp: Vec::new() };
         let limits = Limits { cores: 1, ..Limits::default() };
-        let running = net::serve(Arc::new(Server::new(settings, exports)), listeners, limits, None, None)?;
+        let running = serve(Arc::new(Server::new(settings, exports)), listeners, limits, None, None)?;
         Ok(Self { address, counts, running: Some(running) })
     }
 
@@ -235,31 +232,4 @@ impl Drop for DiskServer {
             running.shut_down();
         }
     }
-}
-
-/// Serves until the process is killed, and tells the counters at `metrics`.
-///
-/// # Errors
-/// An address is not free.
-pub fn run(address: SocketAddr, metrics: Option<SocketAddr>, syncs: Syncs) -> io::Result<()> {
-    let listener = metrics.map(TcpListener::bind).transpose()?;
-    let server = DiskServer::start(address, syncs)?;
-    let mut output = io::stdout();
-    writeln!(output, "'{}'", server.url())?;
-    output.flush()?;
-    loop {
-        match listener.as_ref().map(TcpListener::accept) {
-            // A client that went away reads no counters.
-            Some(accepted) => drop(accepted.and_then(|(client, _)| tell(client, server.counts()))),
-            None => std::thread::park(),
-        }
-    }
-}
-
-/// Answers one request for the counters.
-fn tell(mut client: TcpStream, counts: &Counts) -> io::Result<()> {
-    let mut request = [0; 1024];
-    let _ = client.read(&mut request)?;
-    let (syncs, bytes) = (counts.syncs(), counts.bytes());
-    write!(client, "HTTP/1.0 200 OK\r\n\r\n{SYNCS} {syncs}\n{SYNCED_BYTES} {bytes}\n")
 }
