@@ -10,6 +10,7 @@ mod nfs2;
 mod nfs3;
 mod nfs4;
 mod replies;
+mod shapes;
 mod small_files;
 mod template;
 mod workload;

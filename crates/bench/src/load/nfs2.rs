@@ -6,14 +6,15 @@ use bytes::Bytes;
 use protocol::mount::{self, FhStatus};
 use protocol::nfs2::{
     self, AttrStat, DirOpArgs, DirOpOk, DirOpRes, Fattr, FileHandle, FileType, Outcome as Answer, Proc,
-    ReadArgs, Stat, WriteArgs,
+    ReadArgs, WriteArgs,
 };
-use xdr::{Decode, Encode, Opaque};
+use xdr::{Decode, DecodeError, Encode, Opaque, Reader};
 
 use super::caller::Caller;
 use super::replies::Reply;
-use super::template::{Program, Template, patch};
-use super::workload::{Offsets, Outcome, Workload, Xids};
+use super::shapes::{AtOffset, Plain, Read, Write, payload};
+use super::template::{Program, Template};
+use super::workload::{Offsets, Workload, Xids};
 use crate::error::LoadError;
 use crate::layout;
 use crate::operation::Operation;
@@ -80,13 +81,17 @@ pub(crate) fn workload(
     let bytes = operation.payload_bytes();
     let offsets = Offsets::new(bytes, connection);
     match operation {
-        Operation::Getattr2 => Box::new(Getattr(request(Proc::GETATTR, &handles.read))),
+        Operation::Getattr2 => Box::new(Plain {
+            template: request(Proc::GETATTR, &handles.read),
+            check: |reply: &Reply<'_>| check_attributes(&success(reply.results::<AttrStat>()?)?),
+        }),
         Operation::Lookup2 => {
-            let arguments = place(handles.directory, layout::READ_FILE);
-            Box::new(Lookup { template: request(Proc::LOOKUP, &arguments), expected: handles.read })
+            let (arguments, expected) = (place(handles.directory, layout::READ_FILE), handles.read);
+            let check = move |reply: &Reply<'_>| check_lookup(reply, expected);
+            Box::new(Plain { template: request(Proc::LOOKUP, &arguments), check })
         }
-        Operation::Read8k2 => Box::new(Read::new(handles.read, bytes, offsets, depth)),
-        Operation::Write8k2 => Box::new(Write::new(handles.write, bytes, offsets)),
+        Operation::Read8k2 => Box::new(read(handles.read, bytes, offsets, depth)),
+        Operation::Write8k2 => Box::new(write(handles.write, bytes, offsets)),
         other => unreachable!("{other} is not an operation of version 2"),
     }
 }
@@ -108,130 +113,34 @@ fn check_attributes(attributes: &Fattr) -> Result<(), String> {
     }
 }
 
-struct Getattr(Template);
-
-impl Workload for Getattr {
-    fn request(&mut self, _slot: usize, xid: u32, out: &mut Vec<u8>) {
-        self.0.append(xid, out);
+fn check_lookup(reply: &Reply<'_>, expected: FileHandle) -> Result<(), String> {
+    let found = success(reply.results::<DirOpRes>()?)?;
+    if found.file != expected {
+        return Err("another file handle than before".into());
     }
-
-    fn reply(&mut self, _slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        check_attributes(&success(reply.results::<AttrStat>()?)?)?;
-        Ok(Outcome::Finished)
-    }
+    check_attributes(&found.attributes)
 }
 
-struct Lookup {
-    template: Template,
-    expected: FileHandle,
-}
-
-impl Workload for Lookup {
-    fn request(&mut self, _slot: usize, xid: u32, out: &mut Vec<u8>) {
-        self.template.append(xid, out);
-    }
-
-    fn reply(&mut self, _slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        let found = success(reply.results::<DirOpRes>()?)?;
-        if found.file != self.expected {
-            return Err("another file handle than before".into());
-        }
-        check_attributes(&found.attributes)?;
-        Ok(Outcome::Finished)
-    }
-}
-
-struct Read {
-    template: Template,
-    offset_at: usize,
-    count: u32,
-    offsets: Offsets,
-    /// The offset that each slot requested.
-    asked: Vec<u64>,
-}
-
-impl Read {
-    fn new(file: FileHandle, count: u32, offsets: Offsets, depth: usize) -> Self {
-        let render = |offset| request(Proc::READ, &ReadArgs { file, offset, count, totalcount: 0 });
-        let template = render(0);
-        let offset_at = Template::field(&template, &render(u32::MAX));
-        Self { template, offset_at, count, offsets, asked: vec![0; depth] }
-    }
-}
-
-impl Workload for Read {
-    fn request(&mut self, slot: usize, xid: u32, out: &mut Vec<u8>) {
-        let offset = self.offsets.next();
-        self.asked[slot] = offset;
-        let start = self.template.append(xid, out);
-        // The file is far shorter than 4 GiB.
-        patch(out, start + self.offset_at, &(offset as u32).to_be_bytes());
-    }
-
-    fn reply(&mut self, slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        // The data are too long to be decoded as a value: everything before them is, then their length and first word.
-        let mut reader = reply.reader()?;
-        let mut head = || -> Result<_, xdr::DecodeError> {
-            let status = Stat::decode(&mut reader)?;
-            if status != Stat::OK {
-                return Ok(Err(status));
-            }
-            let attributes = Fattr::decode(&mut reader)?;
-            let length = reader.u32()?;
-            Ok(Ok((attributes, length, reader.position(), reader.opaque_fixed::<8>()?)))
-        };
-        let (attributes, length, at, word) =
-            head().map_err(|error| error.to_string())?.map_err(|status| format!("{status:?}"))?;
-        check_attributes(&attributes)?;
-        if length != self.count {
-            return Err(format!("{length} bytes of data instead of {}", self.count));
-        }
-        if word != layout::pattern_word(self.asked[slot]) {
-            return Err(format!("other data than the file holds at {}", self.asked[slot]));
-        }
-        match at + self.count as usize {
-            end if end == reply.length => Ok(Outcome::Finished),
-            end => Err(format!("{} bytes instead of {end}", reply.length)),
-        }
-    }
+fn read(file: FileHandle, count: u32, offsets: Offsets, depth: usize) -> impl Workload {
+    let render = |offset| request(Proc::READ, &ReadArgs { file, offset, count, totalcount: 0 });
+    let head = |reader: &mut Reader| -> Result<u32, String> {
+        let mut decode = || Ok((success(Answer::<Fattr>::decode(reader)?), reader.u32()?));
+        let (attributes, length) = decode().map_err(|error: DecodeError| error.to_string())?;
+        check_attributes(&attributes?)?;
+        Ok(length)
+    };
+    Read::new(AtOffset::new(render(0), &render(u32::MAX), 4), count, offsets, depth, head)
 }
 
 /// WRITE, which version 2 answers when the data are on stable storage.
-struct Write {
-    template: Template,
-    offset_at: usize,
-    offsets: Offsets,
-    payload: Bytes,
-}
-
-impl Write {
-    fn new(file: FileHandle, count: u32, offsets: Offsets) -> Self {
-        let mut payload = vec![0; count as usize];
-        layout::fill_pattern(0, &mut payload);
-        let payload = Bytes::from(payload);
-        let render = |offset| {
-            let data = Opaque::new(payload.clone()).expect("within the protocol's bound");
-            let arguments = WriteArgs { file, beginoffset: 0, offset, totalcount: 0, data };
-            request(Proc::WRITE, &arguments).without_payload(payload.len())
-        };
-        let template = render(0);
-        let offset_at = Template::field(&template, &render(u32::MAX));
-        Self { template, offset_at, offsets, payload }
-    }
-}
-
-impl Workload for Write {
-    fn request(&mut self, _slot: usize, xid: u32, out: &mut Vec<u8>) {
-        let start = self.template.append(xid, out);
-        patch(out, start + self.offset_at, &(self.offsets.next() as u32).to_be_bytes());
-    }
-
-    fn payload(&self) -> &[u8] {
-        &self.payload
-    }
-
-    fn reply(&mut self, _slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        check_attributes(&success(reply.results::<AttrStat>()?)?)?;
-        Ok(Outcome::Finished)
-    }
+fn write(file: FileHandle, count: u32, offsets: Offsets) -> impl Workload {
+    let payload = payload(count);
+    let render = |offset| {
+        let data = Opaque::new(payload.clone()).expect("within the protocol's bound");
+        let arguments = WriteArgs { file, beginoffset: 0, offset, totalcount: 0, data };
+        request(Proc::WRITE, &arguments).without_payload(payload.len())
+    };
+    let at = AtOffset::new(render(0), &render(u32::MAX), 4);
+    let check = |reply: &Reply<'_>| check_attributes(&success(reply.results::<AttrStat>()?)?);
+    Write::new(at, offsets, payload, check)
 }

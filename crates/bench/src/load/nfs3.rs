@@ -14,11 +14,12 @@ use protocol::nfs3::{
     MkdirResult, NfsStat, Outcome as Answer, PostOpAttr, Proc, ReadArgs, RemoveArgs, RemoveResult, Sattr,
     StableHow, WriteArgs, WriteResult, WriteVerf,
 };
-use xdr::{Decode, Encode, Opaque};
+use xdr::{Decode, DecodeError, Encode, Opaque, Reader};
 
 use super::caller::Caller;
 use super::replies::Reply;
-use super::template::{Program, Template, patch};
+use super::shapes::{AtOffset, Plain, Read, Write, payload};
+use super::template::{Program, Template};
 use super::workload::{Offsets, Outcome, Workload, Xids};
 use crate::error::LoadError;
 use crate::layout;
@@ -210,7 +211,7 @@ pub(crate) fn workload(
     let object = handles.read;
     match operation {
         Operation::Null => {
-            Box::new(Plain { template: request(Proc::NULL, &()), check: |reply| reply.results() })
+            Box::new(Plain { template: request(Proc::NULL, &()), check: |reply: &Reply<'_>| reply.results() })
         }
         Operation::Getattr => Box::new(Plain {
             template: request(Proc::GETATTR, &GetattrArgs { object }),
@@ -222,16 +223,17 @@ pub(crate) fn workload(
         }
         Operation::Lookup => {
             let arguments = LookupArgs { what: place(handles.directory, layout::READ_FILE) };
-            Box::new(Lookup { template: request(Proc::LOOKUP, &arguments), expected: object })
+            let check = move |reply: &Reply<'_>| check_lookup(reply, object);
+            Box::new(Plain { template: request(Proc::LOOKUP, &arguments), check })
         }
         Operation::Read4k | Operation::Read8k | Operation::Read1m => {
-            Box::new(Read::new(object, bytes, offsets, depth))
+            Box::new(read(object, bytes, offsets, depth))
         }
-        Operation::Write4k => Box::new(Write::new(handles.small_write, bytes, offsets, StableHow::Unstable)),
+        Operation::Write4k => Box::new(write(handles.small_write, bytes, offsets, StableHow::Unstable)),
         Operation::Write4kSync | Operation::Write8kSync => {
-            Box::new(Write::new(handles.small_write, bytes, offsets, StableHow::FileSync))
+            Box::new(write(handles.small_write, bytes, offsets, StableHow::FileSync))
         }
-        Operation::Write1m => Box::new(Write::new(handles.large_write, bytes, offsets, StableHow::Unstable)),
+        Operation::Write1m => Box::new(write(handles.large_write, bytes, offsets, StableHow::Unstable)),
         Operation::CreateRemove => Box::new(CreateRemove::new(handles.churn, connection, depth)),
         Operation::OpenReadFloor => Box::new(open_read::Bare::new(handles.small, connection, depth)),
         Operation::OpenRead => Box::new(open_read::OpenRead::new(handles.small, object, connection, depth)),
@@ -268,146 +270,57 @@ fn check_access(reply: &Reply<'_>) -> Result<(), String> {
     }
 }
 
-/// An operation whose requests are all equal.
-struct Plain {
-    template: Template,
-    check: fn(&Reply<'_>) -> Result<(), String>,
+fn check_lookup(reply: &Reply<'_>, expected: FileHandle) -> Result<(), String> {
+    let found = success(reply.results::<LookupResult>()?)?;
+    if found.object != expected {
+        return Err("another file handle than before".into());
+    }
+    // RFC 1813 §2.6: attributes in addition to a result are optional, but may not be wrong.
+    found.obj_attributes.as_ref().map_or(Ok(()), check_attributes)
 }
 
-impl Workload for Plain {
-    fn request(&mut self, _slot: usize, xid: u32, out: &mut Vec<u8>) {
-        self.template.append(xid, out);
-    }
-
-    fn reply(&mut self, _slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        (self.check)(reply).map(|()| Outcome::Finished)
-    }
-}
-
-struct Lookup {
-    template: Template,
-    expected: FileHandle,
-}
-
-impl Workload for Lookup {
-    fn request(&mut self, _slot: usize, xid: u32, out: &mut Vec<u8>) {
-        self.template.append(xid, out);
-    }
-
-    fn reply(&mut self, _slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        let found = success(reply.results::<LookupResult>()?)?;
-        if found.object != self.expected {
-            return Err("another file handle than before".into());
-        }
-        // RFC 1813 §2.6: attributes in addition to a result are optional, but may not be wrong.
-        found.obj_attributes.as_ref().map_or(Ok(()), check_attributes)?;
-        Ok(Outcome::Finished)
-    }
-}
-
-struct Read {
-    template: Template,
-    offset_at: usize,
-    count: u32,
-    offsets: Offsets,
-    /// The offset that each slot requested.
-    asked: Vec<u64>,
-}
-
-impl Read {
-    fn new(file: FileHandle, count: u32, offsets: Offsets, depth: usize) -> Self {
-        let render = |offset| request(Proc::READ, &ReadArgs { file, offset, count });
-        let template = render(0);
-        let offset_at = Template::field(&template, &render(u64::MAX));
-        Self { template, offset_at, count, offsets, asked: vec![0; depth] }
-    }
-}
-
-impl Workload for Read {
-    fn request(&mut self, slot: usize, xid: u32, out: &mut Vec<u8>) {
-        let offset = self.offsets.next();
-        self.asked[slot] = offset;
-        let start = self.template.append(xid, out);
-        patch(out, start + self.offset_at, &offset.to_be_bytes());
-    }
-
-    fn reply(&mut self, slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        // The data are too long to be decoded as a value: everything before them is, then their length and first word.
-        let mut reader = reply.reader()?;
-        let mut head = || -> Result<_, xdr::DecodeError> {
-            let status = NfsStat::decode(&mut reader)?;
+fn read(file: FileHandle, count: u32, offsets: Offsets, depth: usize) -> impl Workload {
+    let render = |offset| request(Proc::READ, &ReadArgs { file, offset, count });
+    let head = move |reader: &mut Reader| -> Result<u32, String> {
+        let mut decode = || {
+            let status = NfsStat::decode(reader)?;
             if status != NfsStat::OK {
-                return Ok(Err(status));
+                return Ok(Err(format!("{status:?}")));
             }
-            let _attributes = PostOpAttr::decode(&mut reader)?;
-            let (count, _eof, length) = (reader.u32()?, reader.bool()?, reader.u32()?);
-            Ok(Ok((count, length, reader.position(), reader.opaque_fixed::<8>()?)))
+            let _attributes = PostOpAttr::decode(reader)?;
+            let (counted, _eof, length) = (reader.u32()?, reader.bool()?, reader.u32()?);
+            Ok(Ok((counted, length)))
         };
-        let (count, length, at, word) =
-            head().map_err(|error| error.to_string())?.map_err(|status| format!("{status:?}"))?;
-        if (count, length) != (self.count, self.count) {
-            return Err(format!("count {count}, {length} bytes of data instead of {}", self.count));
-        }
-        if word != layout::pattern_word(self.asked[slot]) {
-            return Err(format!("other data than the file holds at {}", self.asked[slot]));
-        }
-        match at + self.count as usize {
-            end if end == reply.length => Ok(Outcome::Finished),
-            end => Err(format!("{} bytes instead of {end}", reply.length)),
-        }
-    }
+        let (counted, length) = decode().map_err(|error: DecodeError| error.to_string())??;
+        if counted == length { Ok(length) } else { Err(format!("count {counted}, {length} bytes of data")) }
+    };
+    Read::new(AtOffset::new(render(0), &render(u64::MAX), 8), count, offsets, depth, head)
 }
 
-struct Write {
-    template: Template,
-    offset_at: usize,
-    count: u32,
-    stable: StableHow,
-    offsets: Offsets,
-    payload: Bytes,
-    /// The verifier of the first reply: it may not change while the server lives.
-    verifier: Option<WriteVerf>,
-}
-
-impl Write {
-    fn new(file: FileHandle, count: u32, offsets: Offsets, stable: StableHow) -> Self {
-        let mut payload = vec![0; count as usize];
-        layout::fill_pattern(0, &mut payload);
-        let payload = Bytes::from(payload);
-        let render = |offset| {
-            let data = Opaque::new(payload.clone()).expect("within the protocol's bound");
-            let arguments = WriteArgs { file, offset, count, stable, data };
-            request(Proc::WRITE, &arguments).without_payload(payload.len())
-        };
-        let template = render(0);
-        let offset_at = Template::field(&template, &render(u64::MAX));
-        Self { template, offset_at, count, stable, offsets, payload, verifier: None }
-    }
-}
-
-impl Workload for Write {
-    fn request(&mut self, _slot: usize, xid: u32, out: &mut Vec<u8>) {
-        let start = self.template.append(xid, out);
-        patch(out, start + self.offset_at, &self.offsets.next().to_be_bytes());
-    }
-
-    fn payload(&self) -> &[u8] {
-        &self.payload
-    }
-
-    fn reply(&mut self, _slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
+fn write(file: FileHandle, count: u32, offsets: Offsets, stable: StableHow) -> impl Workload {
+    let payload = payload(count);
+    let render = |offset| {
+        let data = Opaque::new(payload.clone()).expect("within the protocol's bound");
+        let arguments = WriteArgs { file, offset, count, stable, data };
+        request(Proc::WRITE, &arguments).without_payload(payload.len())
+    };
+    let at = AtOffset::new(render(0), &render(u64::MAX), 8);
+    // That of the first reply: it may not change while the server lives.
+    let mut verifier: Option<WriteVerf> = None;
+    let check = move |reply: &Reply<'_>| {
         let written = success(reply.results::<WriteResult>()?)?;
-        if written.count != self.count {
-            return Err(format!("{} bytes written of {}", written.count, self.count));
+        if written.count != count {
+            return Err(format!("{} bytes written of {count}", written.count));
         }
-        if written.committed < self.stable {
-            return Err(format!("{:?} where {:?} was requested", written.committed, self.stable));
+        if written.committed < stable {
+            return Err(format!("{:?} where {stable:?} was requested", written.committed));
         }
-        if *self.verifier.get_or_insert(written.verf) != written.verf {
+        if *verifier.get_or_insert(written.verf) != written.verf {
             return Err("the write verifier changed: unstable data may be lost".into());
         }
-        Ok(Outcome::Finished)
-    }
+        Ok(())
+    };
+    Write::new(at, offsets, payload, check)
 }
 
 /// CREATE (GUARDED) of a name of the slot's own, then its REMOVE; the pair counts as one operation.
