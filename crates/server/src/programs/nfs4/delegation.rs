@@ -79,6 +79,10 @@ async fn grant(
     // Everything that may wait comes before the grant, because nothing may happen between the grant and the reply. Attributes
     // are read after the watch has started.
     let lookout = watch(compound.request, client, file, (kind, asked.reclaim)).await?;
+    let (now, key) = (compound.now(), file.key(compound.server()));
+    if !asked.reclaim && compound.state().is_locked_locally(key, kind) {
+        return Err(NotDelegated::Contention);
+    }
     let is_write = kind.is_write();
     let known = Known { attributes, is_watched: lookout.is_some(), reclaim: asked.reclaim };
     let mut look = look_at(compound, file, is_write, known).await?;
@@ -102,7 +106,6 @@ async fn grant(
         epoch,
         reclaim: asked.reclaim,
     };
-    let (now, key) = (compound.now(), file.key(compound.server()));
     let stateid =
         compound.state().grant_delegation(now, client, key, &request, compound.session(), lookout)?;
     Ok(granted(stateid, &request, limit))

@@ -13,6 +13,7 @@ use vfs::{LocalLock, LocalLocks, Pin};
 use super::request::{FoundLocker, LockError, LockRequest, LockTest, Locker, kind_of};
 use crate::state::State;
 use crate::state::tables::client::Client;
+use crate::state::tables::delegation::kind::DelegationKind;
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges::weight;
 use crate::state::tables::locks::{
@@ -206,6 +207,13 @@ impl State {
             opens.find_map(|index| shard.open_at(*index).pin.clone())
         };
         pin.or(of_open.as_ref())?.local_locks()
+    }
+
+    /// Returns whether a local process has locked bytes of an open file that the holder of a delegation could lock by itself.
+    /// May open a descriptor, so no shard may be locked.
+    pub fn is_locked_locally(&self, file: FileKey, kind: DelegationKind) -> bool {
+        let any = LocalLock { first: 0, last: u64::MAX, is_exclusive: kind.is_write() };
+        self.local_locks(file, None).is_some_and(|local| local.conflict(any).is_some())
     }
 
     /// Returns the lock that conflicts. If only locks of expired leases do, revokes these (§8.4.3).

@@ -187,6 +187,25 @@ fn nothing_is_delegated_while_an_nlm_host_waits() {
 }
 
 #[test]
+fn a_delegation_is_in_conflict_with_locks_of_local_processes() {
+    let (world, local) = world();
+    let peer = world.peer("a");
+    let open = world.open(&peer, 1, "o", BOTH);
+    let is_locked = || {
+        let kinds = [DelegationKind::Read, DelegationKind::Write];
+        kinds.map(|kind| world.state.is_locked_locally(file(1), kind))
+    };
+    assert_eq!(is_locked(), [false, false]);
+    local.lock(5, 5, false);
+    assert_eq!(is_locked(), [false, true]);
+    local.unlock_all();
+    local.lock(60, 60, true);
+    assert_eq!(is_locked(), [true, true]);
+    world.close(&peer, 1, &open).unwrap();
+    assert_eq!((is_locked(), local.descriptions()), ([false, false], 0), "nobody has it open");
+}
+
+#[test]
 fn a_host_that_gets_its_lock_from_another_excludes_local_processes_too() {
     let (world, local) = world();
     let (first, second) = (asked(&world, 1, 0), asked(&world, 2, 5));
