@@ -173,6 +173,7 @@ impl Config {
             write_size: size(options.write_size, self.write_size),
             local_lock: options.local_lock.unwrap_or(self.local_lock),
             callbacks: CallbackAddress {
+                accepts: options.delegations.unwrap_or(self.callbacks.accepts),
                 address: options.client_address.or(self.callbacks.address),
                 port: options.callback_port.or(self.callbacks.port),
             },
@@ -244,6 +245,8 @@ pub struct CallbackAddress {
     /// The address that the client announces to the server (`clientaddr=`); `None`: that of the connection to the server. The address 0.0.0.0 or `::`
     /// says that it cannot call.
     pub address: Option<IpAddr>,
+    /// Whether it may: the client then listens at a port, which nobody expects who did not ask for it (`delegations`).
+    pub accepts: bool,
     /// The port to listen at (`callback_port=`); `None`: any.
     pub port: Option<u16>,
 }
@@ -260,7 +263,7 @@ pub struct Caches {
     pub metadata: MetadataOptions,
     /// Whether data are cached, read ahead and written behind. Otherwise every file behaves as if opened with O_DIRECT.
     pub data: bool,
-    /// Whether delegations are used (version 4).
+    /// Whether delegations are used (version 4; in 4.0 also [`CallbackAddress::accepts`]). Needs `data`.
     pub delegations: bool,
     /// Where blocks of files are kept that must leave memory, also for later clients. Needs `data`.
     pub blocks: Option<Arc<dyn BlockStore>>,
@@ -272,7 +275,7 @@ impl Default for Caches {
             memory: Limiter::new(Budget::new(MEMORY_DEFAULT)),
             metadata: MetadataOptions::default(),
             data: true,
-            delegations: false,
+            delegations: true,
             blocks: None,
         }
     }
@@ -305,7 +308,7 @@ impl Caches {
         // nfs(5) on `noac`: it "forces application writes to become synchronous so that local changes to a file become visible
         // on the server immediately".
         let data = options.attribute_cache != Some(false);
-        let delegations = data && options.delegations == Some(true);
+        let delegations = data && options.delegations != Some(false);
         let metadata = MetadataOptions { timeouts, lookup, readdirplus, close_to_open };
         Self { memory, metadata, data, delegations, blocks: None }
     }
@@ -336,7 +339,7 @@ mod tests {
         assert_eq!((caches("").data, caches("actimeo=0").data, caches("noac").data), (true, true, false));
         let delegations = ["", "delegations", "nodelegations", "noac", "noac,delegations"]
             .map(|list| caches(list).delegations);
-        assert_eq!(delegations, [false, true, false, false, false]);
+        assert_eq!(delegations, [true, true, false, false, false]);
         let caches = |list: &str| caches(list).metadata;
         assert_eq!(caches(""), MetadataOptions::default());
         assert_eq!(caches("noac").timeouts, Timeouts::noac());

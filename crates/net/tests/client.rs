@@ -414,7 +414,10 @@ fn an_open_file_survives_a_restart_of_the_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let first = start_with(Arc::clone(&backend), 1, listener);
     let address = first.address;
-    with_client(config(address.port(), None), async |client| {
+    // With a delegation, the server would know an open after the last close.
+    let mut config = config(address.port(), None);
+    config.caches.delegations = false;
+    with_client(config, async |client| {
         let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
         let file = fs.open(b"file", &OpenOptions::CREATE).await.unwrap();
         file.write_at(0, Bytes::from_static(b"before ")).await.unwrap();
@@ -514,25 +517,31 @@ fn delegating(port: u16, callbacks: CallbackAddress) -> Config {
 fn the_server_calls_a_client_of_version_4_0_at_a_port_of_its_own() {
     let server = start();
     let port = server.address.port();
-    with_client(delegating(port, CallbackAddress::default()), async |client| {
-        write_elsewhere(port, b"first", b"first").await;
-        let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
-        open_until_delegated(&client, &fs).await;
-        let (file, before) =
-            (fs.open(b"file", &OpenOptions::READ).await.unwrap(), client.engine().requests_sent());
-        assert_eq!(file.read_at(0, 5).await.unwrap().concat(), b"first");
-        let read = client.engine().requests_sent() - before;
-        let again = fs.open(b"file", &OpenOptions::READ).await.unwrap();
-        assert_eq!(again.read_at(0, 5).await.unwrap().concat(), b"first");
-        again.close().await.unwrap();
-        assert!(read <= 1 && client.engine().requests_sent() == before + read, "opens and reads are local");
-        write_elsewhere(port, b"second", b"other").await;
-        assert_eq!(client.delegation_counts().recalled, 1);
-        file.close().await.unwrap();
-        let file = fs.open(b"file", &OpenOptions::READ).await.unwrap();
-        assert_eq!(file.read_at(0, 5).await.unwrap().concat(), b"other");
-        file.close().await.unwrap();
-    });
+    with_client(
+        delegating(port, CallbackAddress { accepts: true, ..CallbackAddress::default() }),
+        async |client| {
+            write_elsewhere(port, b"first", b"first").await;
+            let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
+            open_until_delegated(&client, &fs).await;
+            let (file, before) =
+                (fs.open(b"file", &OpenOptions::READ).await.unwrap(), client.engine().requests_sent());
+            assert_eq!(file.read_at(0, 5).await.unwrap().concat(), b"first");
+            let read = client.engine().requests_sent() - before;
+            let again = fs.open(b"file", &OpenOptions::READ).await.unwrap();
+            assert_eq!(again.read_at(0, 5).await.unwrap().concat(), b"first");
+            again.close().await.unwrap();
+            assert!(
+                read <= 1 && client.engine().requests_sent() == before + read,
+                "opens and reads are local"
+            );
+            write_elsewhere(port, b"second", b"other").await;
+            assert_eq!(client.delegation_counts().recalled, 1);
+            file.close().await.unwrap();
+            let file = fs.open(b"file", &OpenOptions::READ).await.unwrap();
+            assert_eq!(file.read_at(0, 5).await.unwrap().concat(), b"other");
+            file.close().await.unwrap();
+        },
+    );
     assert_eq!((server.server.counts().opens, server.server.counts().delegations), (0, 0));
 }
 
@@ -541,9 +550,12 @@ fn without_a_callback_address_nothing_is_delegated_and_all_else_works() {
     let server = start();
     let port = server.address.port();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let any = CallbackAddress { address: Some(Ipv4Addr::UNSPECIFIED.into()), port: None };
-    let in_use = CallbackAddress { address: None, port: Some(taken.local_addr().unwrap().port()) };
-    for (callbacks, text) in [(any, b"one"), (in_use, b"two")] {
+    let not_asked = CallbackAddress::default();
+    let nowhere = Some(Ipv4Addr::UNSPECIFIED.into());
+    let any = CallbackAddress { accepts: true, address: nowhere, port: None };
+    let in_use = taken.local_addr().unwrap().port();
+    let in_use = CallbackAddress { accepts: true, address: None, port: Some(in_use) };
+    for (callbacks, text) in [(any, b"one"), (in_use, b"two"), (not_asked, b"six")] {
         with_client(delegating(port, callbacks), async |client| {
             let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
             for _ in 0..3 {
@@ -562,7 +574,7 @@ fn strangers_garbage_and_a_flood_of_connections_do_not_disturb_callbacks() {
     let port = server.address.port();
     // Free a moment ago.
     let own = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let callbacks = CallbackAddress { address: None, port: Some(own) };
+    let callbacks = CallbackAddress { accepts: true, address: None, port: Some(own) };
     with_client(delegating(port, callbacks), async |client| {
         write_elsewhere(port, b"first", b"first").await;
         let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();

@@ -94,9 +94,10 @@ impl Setup<'_> {
     /// # Errors
     /// The server cannot be reached.
     async fn callback_location(&self) -> Result<Option<NetAddress>, OpError> {
-        let CallbackAddress { address, port } = self.config.callbacks;
+        let CallbackAddress { accepts, address, port } = self.config.callbacks;
         // nfs(5) on `clientaddr=0.0.0.0`: it tells the server "that this NFS client does not want delegations".
-        if !self.config.caches.delegations || address.is_some_and(|address| address.is_unspecified()) {
+        let wants = accepts && self.config.caches.delegations;
+        if !wants || address.is_some_and(|address| address.is_unspecified()) {
             return Ok(None);
         }
         // The connection tells this machine's address.

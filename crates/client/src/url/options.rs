@@ -67,7 +67,7 @@ pub struct Options {
     pub reserved_port: Option<bool>,
     /// Which locks are kept on this machine. `local_lock=`; `nolock` is `local_lock=all`, `lock` is `local_lock=none`.
     pub local_lock: Option<LocalLock>,
-    /// Whether delegations are used. `delegations`, `nodelegations`.
+    /// Whether delegations are used; they are unless switched off. `delegations`, `nodelegations`.
     pub delegations: Option<bool>,
     /// This machine's address for callbacks of version 4.0. `clientaddr=`.
     pub client_address: Option<IpAddr>,

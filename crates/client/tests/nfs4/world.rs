@@ -160,6 +160,7 @@ impl World {
         self.connect_with(version, |config| {
             config.retry = retry;
             config.caches.delegations = delegations;
+            config.callbacks.accepts = delegations;
         })
     }
 

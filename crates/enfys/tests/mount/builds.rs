@@ -36,8 +36,8 @@ fn build(versions: &[&str], source: &str, begun: &str, script: &str, expected: &
         server.start_again();
         assert!(building.wait().expect("a child").success(), "{version}");
         assert_eq!(mounted.sh("./program"), expected, "{version}");
-        // The server has what the mount shows. Under delegations, data are sent some time after a file is closed.
-        mounted.sh("find . -type f -exec sync {} +");
+        // The server has what the mount shows.
+        mounted.send_all();
         let sums = "find . -type f | sort | xargs sha256sum";
         assert_eq!(mounted.sh(sums), sh(&server.export(), sums), "{version}");
         mounted.end();

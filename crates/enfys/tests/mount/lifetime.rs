@@ -51,8 +51,9 @@ for _ in range(2): assert os.wait()[1] == 0\" & python=$!
              python3 -c \"
 data = b''.join(n.to_bytes(2, 'big') * 2048 for n in range(2000))
 assert all(open(name, 'rb').read() == data for name in ('big', 'direct'))\"";
-        sh(&server.export(), check);
         mounted.sh(check);
+        mounted.send_all();
+        sh(&server.export(), check);
         mounted.end();
     }
 }

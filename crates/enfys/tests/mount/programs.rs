@@ -54,7 +54,9 @@ fn a_large_file_is_read_as_it_was_written() {
         // Small writes at odd offsets.
         let odd =
             "dd if=/dev/urandom of=big bs=777 seek=1001 count=99 conv=notrunc status=none; sha256sum < big";
-        assert_eq!(mounted.sh(odd), sh(&server.export(), "sha256sum < big"), "{version}");
+        let sum = mounted.sh(odd);
+        mounted.send_all();
+        assert_eq!(sum, sh(&server.export(), "sha256sum < big"), "{version}");
         mounted.end();
     }
 }
@@ -278,6 +280,7 @@ c = os.open('copy', os.O_RDWR | os.O_CREAT); n = 0
 while n < 1 << 20: n += os.copy_file_range(d, c, (1 << 20) - n, n, n)
 assert os.pread(c, 1 << 20, 0) == os.pread(d, 1 << 20, 0)";
     mounted.sh(&format!("python3 -c \"{script}\""));
+    mounted.send_all();
     let there = "import os; print(os.listxattr('f'), os.getxattr('f', 'user.a'), os.stat('copy').st_size)";
     let shown = sh(&server.export(), &format!("python3 -c \"{there}\"; cmp f copy"));
     assert_eq!(shown, "['user.a'] b'one' 1048576\n");

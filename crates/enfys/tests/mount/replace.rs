@@ -118,6 +118,7 @@ fn open_files_locks_and_unwritten_data_survive_a_new_process() {
         std::fs::write(mounted.path("end"), "").expect("a file");
         let output = child.wait_with_output().expect("a child");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{version}");
+        mounted.send_all();
         sh(
             &server.export(),
             "test $(stat -c %s dirty) = 4000000; test $(stat -c %s direct) = 8192; ! ls -A | grep nfs",
@@ -158,6 +159,7 @@ fn programs_under_load_notice_nothing() {
             // 150 files, and 20 links and directories.
             assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "190", "{version}");
         }
+        mounted.send_all();
         sh(
             &server.export(),
             "for w in w0 w1 w2; do for f in $(seq 150); do seq $f | cmp - $w/g$f; done; done",

@@ -140,6 +140,12 @@ impl Mounted {
         sh(&self.path, script)
     }
 
+    /// Sends what is kept in the mount: under delegations, data are sent some time after a file is closed.
+    #[track_caller]
+    pub(crate) fn send_all(&self) {
+        self.sh("find . -type f -exec sync {} +");
+    }
+
     /// Unmounts, and asserts that no program uses the mount any more.
     #[track_caller]
     pub(crate) fn end(self) {

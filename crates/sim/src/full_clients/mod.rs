@@ -27,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::block_store::MemoryBlocks;
-use client::config::{Caches, Config, Version};
+use client::config::{Caches, CallbackAddress, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::error::OpError;
 use client::fs::FileSystem;
@@ -227,7 +227,7 @@ fn launch(
         read_size: 4096,
         write_size: 4096,
         local_lock: LocalLock::None,
-        callbacks: Default::default(),
+        callbacks: CallbackAddress { accepts: true, ..CallbackAddress::default() },
         caches: match is_cached {
             true => {
                 Caches { delegations: true, blocks: blocks.map(|blocks| blocks as _), ..Caches::default() }
