@@ -13,6 +13,21 @@ fn play_with_blocks(ops: Vec<Op>) {
     play_on(&Link::new(), Config { version: Some(Version::V42), caches, ..config() }, || {}, ops);
 }
 
+/// The range that the last write needs begins behind the end of what is stored.
+#[test]
+fn a_file_grows_by_unsent_writes_beyond_its_stored_blocks() {
+    play_with_blocks(vec![
+        Op::Write(15417, 25734),
+        Op::Remount,
+        Op::Read(0, 1),
+        Op::Write(41095, 57),
+        Op::Write(41153, 1),
+        Op::Read(41090, 100),
+        Op::Remount,
+        Op::Read(0, 1 << 16),
+    ]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

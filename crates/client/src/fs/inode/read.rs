@@ -379,7 +379,9 @@ impl Fetch {
             let (data, of) = (data?, version.range(block));
             let (from, to) = (of.start.max(self.range.start), of.end.min(self.range.end));
             let is_whole = data.len() as u64 == of.end - of.start;
-            is_whole.then(|| (from, data.slice((from - of.start) as usize..(to - of.start) as usize)))
+            // Unsent writes may have made the file longer than this version is: the range then begins behind its end.
+            (is_whole && from < to)
+                .then(|| (from, data.slice((from - of.start) as usize..(to - of.start) as usize)))
         };
         blocks.zip(found).filter_map(part).collect()
     }
