@@ -92,8 +92,9 @@ mod tests {
     fn a_growing_file_is_flushed_in_steps() {
         assert_eq!(flushed((0..20).map(|number| (number, 1))), [(0, 8), (8, 8)]);
         assert_eq!(flushed([(0, 7)]), []);
-        // As several WRITEs at once arrive.
-        assert_eq!(flushed([1, 0, 3, 2, 5, 4, 7, 6, 9, 8].map(|number| (number, 1))), [(0, 8)]);
+        // As several WRITEs at once arrive: the first write that ends 8 MiB or more behind the beginning, when as much is written,
+        // is that of the tenth MiB.
+        assert_eq!(flushed([1, 0, 3, 2, 5, 4, 7, 6, 9, 8].map(|number| (number, 1))), [(0, 10)]);
     }
 
     #[test]

@@ -94,7 +94,7 @@ async fn keep(client: Client, place: Rc<Place>) {
         // What fails is tried again by the next mount.
         match client.free_locks_of(record.name.as_bytes()).await {
             Ok(()) => {
-                tracing::info!(name = record.name, "freed the locks of a mount that was killed");
+                tracing::debug!(name = record.name, "freed the locks of a mount that was killed");
                 let _ = std::fs::remove_file(&record.path);
             }
             Err(error) => {
