@@ -1,16 +1,17 @@
 //! fcntl(2) locks of programs on mounts, and of programs beside the server, on one file.
 
-use std::io::{BufRead, BufReader};
+use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::{Mounted, Server, await_that, can_mount, foreground, run, sh};
 
 /// Locks the byte `argv[2]` of the file `argv[1]`, prints a line, and keeps the lock until its input ends. With a third argument it waits
-/// for the lock.
+/// for the lock, and prints another line before.
 const LOCK: &str = r#"
 import fcntl, sys
 file = open(sys.argv[1], "r+b", buffering=0)
+if len(sys.argv) > 3: print("opened", flush=True)
 try:
     fcntl.lockf(file, fcntl.LOCK_EX | (0 if len(sys.argv) > 3 else fcntl.LOCK_NB), 1, int(sys.argv[2]))
     print("locked", flush=True)
@@ -31,9 +32,8 @@ impl Locker {
 
     /// Returns what it prints.
     fn line(&mut self) -> String {
-        let mut line = String::new();
-        BufReader::new(self.0.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("text");
-        line.trim_end().to_owned()
+        let bytes = self.0.stdout.as_mut().expect("a pipe").bytes().map(|byte| byte.expect("text"));
+        String::from_utf8(bytes.take_while(|byte| *byte != b'\n').collect()).expect("text")
     }
 
     fn end(mut self) {
@@ -66,6 +66,8 @@ fn locks_of_a_mount_and_of_local_processes_exclude_each_other() {
         assert_eq!(try_lock(&remote, "5"), "denied", "{version}");
         assert_eq!(try_lock(&remote, "6"), "locked", "{version}");
         let mut waiter = Locker::start(&remote, "5", true);
+        // A file in which a local process has a lock is not delegated; the mount's locks are the server's.
+        assert_eq!(waiter.line(), "opened", "{version}");
         assert_eq!(try_lock(&remote, "7"), "locked", "{version}");
         holder.end();
         assert_eq!(waiter.line(), "locked", "{version}");

@@ -325,7 +325,7 @@ fn sample(dir: &TestDir) -> std::path::PathBuf {
 }
 
 /// Returns a line for each object below: path, kind, mode, links, size, content or target, and with `times` the modification time.
-fn manifest(root: &std::path::Path, times: bool) -> Vec<String> {
+pub(crate) fn manifest(root: &std::path::Path, times: bool) -> Vec<String> {
     use std::os::unix::fs::MetadataExt;
     let mut lines = Vec::new();
     let mut folders = vec![root.to_owned()];

@@ -14,6 +14,7 @@ mod documents;
 mod first_hour;
 mod full_disk;
 mod hidden;
+mod interrupted;
 mod journal;
 mod libnfs;
 mod lifetime;
