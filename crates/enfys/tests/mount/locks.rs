@@ -1,8 +1,8 @@
 //! fcntl(2) locks of programs on mounts, and of programs beside the server, on one file.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::support::{Mounted, Server, await_that, can_mount, foreground, run, sh};
 
@@ -20,20 +20,24 @@ except (BlockingIOError, PermissionError):
     print("denied", flush=True)
 "#;
 
-/// A program with a lock, if it got it.
-struct Locker(Child);
+/// A program with a lock, if it got it, and what it prints.
+struct Locker(Child, BufReader<ChildStdout>);
 
 impl Locker {
     fn start(file: &Path, byte: &str, waits: bool) -> Self {
         let mut program = Command::new("python3");
         program.args(["-c", LOCK]).arg(file).arg(byte).args(waits.then_some("wait"));
-        Self(program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed"))
+        program.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = program.spawn().expect("python3 is installed");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self(child, lines)
     }
 
-    /// Returns what it prints.
+    /// Returns the next line that it prints.
     fn line(&mut self) -> String {
-        let bytes = self.0.stdout.as_mut().expect("a pipe").bytes().map(|byte| byte.expect("text"));
-        String::from_utf8(bytes.take_while(|byte| *byte != b'\n').collect()).expect("text")
+        let mut line = String::new();
+        self.1.read_line(&mut line).expect("text");
+        line.trim_end().to_owned()
     }
 
     fn end(mut self) {
