@@ -245,7 +245,7 @@ pub struct CallbackAddress {
     /// The address that the client announces to the server (`clientaddr=`); `None`: that of the connection to the server. The address 0.0.0.0 or `::`
     /// says that it cannot call.
     pub address: Option<IpAddr>,
-    /// Whether it may: the client then listens at a port, which nobody expects who did not ask for it (`delegations`).
+    /// Whether the server may call. The client then listens at a port, so this is off unless asked for (`delegations`).
     pub accepts: bool,
     /// The port to listen at (`callback_port=`); `None`: any.
     pub port: Option<u16>,

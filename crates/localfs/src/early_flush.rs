@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes that are written to a file before their way to the disk begins.
+/// Bytes that are written to a file before one flush of them.
 const STEP_BYTES: u64 = 8 << 20;
 /// A range is in order if the written bytes are at least this part of it, in quarters.
 const DENSE_QUARTERS: u64 = 3;
@@ -23,12 +23,12 @@ pub fn early_flushes() -> u64 {
     FLUSHES.load(Ordering::Relaxed)
 }
 
-/// Unstable data of a file whose way to the disk has not begun.
+/// The unstable data of a file that no flush has covered.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyFlush {
-    /// Where they begin.
+    /// Offset of the first byte.
     begin: AtomicU64,
-    /// Bytes written since.
+    /// Bytes written there.
     written: AtomicU64,
     is_running: AtomicBool,
 }

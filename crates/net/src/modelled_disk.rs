@@ -2,7 +2,8 @@
 //!
 //! The disk (an RZ26: 2.3 MB/s, 5,400 revolutions a minute) has one arm. Each sync of a file transfers its data and updates its inode, and
 //! each of both misses a revolution: the arm is elsewhere or late. So a WRITE of 8 KB that is stable at once takes 25.8 ms, 318 KB/s;
-//! the paper measured 320 KB/s. Names and attributes take no time: the figure measures from the first WRITE.
+//! the paper measured 320 KB/s. The paper states no seek times: the two missed revolutions are chosen so that version 2 has
+//! its rate. Gathering is a part of the model too, not of `localfs`. Names and attributes take no time: the figure measures from the first WRITE.
 //!
 //! Time comes from outside, as the function that waits ([`Wait`]).
 
@@ -36,7 +37,7 @@ const EXPORT: &str = "/export";
 /// Waits for a time.
 pub type Wait = fn(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How stable WRITEs reach the disk. A log on a fast device would be another row.
+/// How stable WRITEs reach the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syncs {
     /// Each has a sync of its own.
@@ -107,7 +108,7 @@ impl ModelledDisk {
         Self { syncs, wait, arm, files, counts: Arc::default() }
     }
 
-    /// Returns what it has done, as it goes on.
+    /// Returns its counters, which go on counting.
     #[must_use]
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
@@ -219,7 +220,7 @@ impl DiskServer {
         format!("nfs://{ip}{EXPORT}?nfsport={port}&mountport={port}")
     }
 
-    /// Returns what the disk has done, as it goes on.
+    /// Returns the disk's counters, which go on counting.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts

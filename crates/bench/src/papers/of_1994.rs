@@ -70,7 +70,7 @@ fn judge_write(runs: &Runs<'_>) -> Option<Judgement> {
     Some(Judgement::new(
         verdict,
         format!("{}; v3 is {ratio:.1} times v2", ours.join(", ")),
-        format!("syncs per MB: {}", syncs.join(", ")),
+        format!("syncs per MB: {}; the disk and the gathering are a model", syncs.join(", ")),
     ))
 }
 

@@ -47,7 +47,7 @@ impl Journal {
         let identity = directory.identity();
         let in_use = marker::read(state_dir, &identity)?;
         let Some(journal) = &plan.journal else {
-            return forsake(plan, state_dir, &identity, in_use).map(|()| None);
+            return start_without_journal(plan, state_dir, &identity, in_use).map(|()| None);
         };
         let path = &journal.path;
         let expected = Expected {
@@ -92,7 +92,7 @@ impl Journal {
 }
 
 /// Refuses to serve a file system without the journal that has changes of it.
-fn forsake(
+fn start_without_journal(
     plan: &ExportPlan,
     state_dir: &Path,
     identity: &[u8; 16],
@@ -120,10 +120,12 @@ fn restore(
 ) -> Result<(), String> {
     let path = path.display();
     if found.is_damaged {
-        warn!("{}", plan.error(format!("journal {path}: damaged: changes behind the damage are lost")));
+        warn!("{}", plan.error(format!("journal {path}: damaged: the changes after the damage are lost")));
     }
     if found.is_torn {
-        info!("journal {path}: its last write was torn: ignored, no client was told about it");
+        info!(
+            "journal {path}: the last write is incomplete and left out; the server had not answered its changes"
+        );
     }
     if !found.needs_replay(boot) {
         // The machine has run since: the kernel has all changes.

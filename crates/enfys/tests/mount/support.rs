@@ -140,7 +140,7 @@ impl Mounted {
         sh(&self.path, script)
     }
 
-    /// Sends what is kept in the mount: under delegations, data are sent some time after a file is closed.
+    /// Syncs each file. Under a delegation, the mount sends data some time after a file is closed.
     #[track_caller]
     pub(crate) fn send_all(&self) {
         self.sh("find . -type f -exec sync {} +");

@@ -74,7 +74,7 @@ impl Place {
         self.dir.path("tree")
     }
 
-    /// Copies the tree to the server and back, both under the eyes of `disturb`, and compares the copies.
+    /// Copies the tree to the server and back, calls `disturb` when each copy has begun, and compares the trees at the end.
     fn copy_up_and_down(&mut self, version: &str, disturb: impl Fn(&mut Self, Child, [&str; 2])) {
         let expected = manifest(&self.tree(), true);
         let (tree, url) = (self.tree().display().to_string(), self.url("up", version));

@@ -100,7 +100,7 @@ impl<B: Backend> Journaled<B> {
     /// [`Error::Io`] or the error of a sync: the journal has failed.
     pub async fn checkpoint(&self) -> Result<()> {
         self.empty_log().await?;
-        self.sync_crowd().await
+        self.sync_files_if_many().await
     }
 
     /// The part of a checkpoint that a change may wait for: it waits for no [`Order`](super::Order).
@@ -162,8 +162,8 @@ impl<B: Backend> Journaled<B> {
     }
 
     /// Syncs files with unstable data if there are so many that new ones could not be known.
-    async fn sync_crowd(&self) -> Result<()> {
-        for file in self.files.crowd() {
+    async fn sync_files_if_many(&self) -> Result<()> {
+        for file in self.files.many_unstable_files() {
             let order = self.files.lock(&file).await;
             if order.is_logged() {
                 continue;
@@ -199,6 +199,6 @@ impl<B: Backend> Journaled<B> {
 
     /// Returns whether a checkpoint would do anything.
     pub fn needs_checkpoint(&self) -> bool {
-        self.has_changes() || self.files.is_crowded()
+        self.has_changes() || self.files.has_many_files()
     }
 }

@@ -153,13 +153,13 @@ impl Files {
     }
 
     /// Returns whether so many files are known that those with unstable data should be synced and forgotten.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(super) fn has_many_files(&self) -> bool {
         self.table.lock().files.len() >= KNOWN_MAX / 2
     }
 
     /// Returns the files with unstable data if there are many.
-    pub(super) fn crowd(&self) -> Vec<Handle> {
-        if !self.is_crowded() {
+    pub(super) fn many_unstable_files(&self) -> Vec<Handle> {
+        if !self.has_many_files() {
             return Vec::new();
         }
         let table = self.table.lock();

@@ -4,9 +4,9 @@
 //! the ring and takes whole blocks, so that writing a frame changes no block of an earlier one. Frames are numbered and
 //! follow each other; the header names the first one that is needed (the tail). A new header replaces the older of the two.
 //!
-//! A frame is written only when the one before it is on stable storage. So a crash can tear only the last frame, whose
-//! records nobody was told about. It is recognized by its checksum and left out. A bad frame that is followed by another
-//! one was damaged otherwise, and the log is refused. The checksums have a key that is random for each log, so that bytes
+//! A frame is written only when the one before it is on stable storage. So a crash can tear only the last frame, and the
+//! server has not answered its changes. Its checksum is wrong, and the reader leaves it out. A wrong frame that is followed by
+//! another one was damaged otherwise, and the reader refuses the log. The checksums have a key that is random for each log, so that bytes
 //! that a client wrote cannot pass for a frame. The head of a frame has a checksum of its own: the length of such bytes is
 //! not believed, so reading a log takes time in proportion to its size.
 
