@@ -180,6 +180,11 @@ impl Client {
         &self.inner.engine
     }
 
+    /// Returns whether calls come from a port above 1023, which servers may refuse.
+    pub(crate) fn has_unprivileged_port(&self) -> bool {
+        self.inner.engine.has_unprivileged_port()
+    }
+
     /// Returns the number of requests in flight, and of those that had to wait for a slot so far. In versions 3 and 4.0, as many
     /// requests as [`Config::v3_calls`] allows have a slot each.
     #[must_use]

@@ -112,6 +112,8 @@ impl Caller {
 
 /// The usual maximum of calls in flight in versions 3 and 4.0, which have no slots.
 pub const V3_CALLS: u32 = 128;
+/// The usual pause before the repetition of a call that the server answered with JUKEBOX, as in Linux.
+pub const JUKEBOX_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum bytes of one READ or WRITE.
 pub const TRANSFER_MAX: u32 = 1 << 20;
 
@@ -135,6 +137,7 @@ impl Config {
             transport: Transport::Tcp,
             mount_transport: Transport::Tcp,
             retry: RetryPolicy::default(),
+            jukebox_pause: JUKEBOX_PAUSE,
             connections: 1,
             owner: Bytes::copy_from_slice(owner),
             host_name: Bytes::copy_from_slice(owner),
@@ -172,6 +175,7 @@ impl Config {
             read_size: size(options.read_size, self.read_size),
             write_size: size(options.write_size, self.write_size),
             local_lock: options.local_lock.unwrap_or(self.local_lock),
+            jukebox_pause: options.jukebox_deciseconds.map_or(self.jukebox_pause, deciseconds),
             callbacks: CallbackAddress {
                 accepts: options.delegations.unwrap_or(self.callbacks.accepts),
                 address: options.client_address.or(self.callbacks.address),
@@ -188,6 +192,11 @@ impl Config {
             Transport::Udp => DATAGRAM_TRANSFER_MAX,
         }
     }
+}
+
+/// Returns a time that was given in tenths of a second.
+fn deciseconds(tenths: u32) -> Duration {
+    Duration::from_millis(u64::from(tenths) * 100)
 }
 
 /// The configuration of a client. Random values and names come from the caller.
@@ -210,6 +219,8 @@ pub struct Config {
     pub mount_transport: Transport,
     /// The timeout of the server's answers.
     pub retry: RetryPolicy,
+    /// The pause before the repetition of a call that a server of version 3 answered with JUKEBOX (`jukebox=`): the file may be on a tape.
+    pub jukebox_pause: Duration,
     /// Number of connections (`nconnect`), from 1 to 16.
     pub connections: usize,
     /// `co_ownerid` or SETCLIENTID's `id`: unique to this client, and the same for all its sessions.
@@ -352,5 +363,16 @@ mod tests {
         };
         let lookup = LookupCache::Positive;
         assert_eq!(given, MetadataOptions { timeouts, lookup, readdirplus: false, close_to_open: false });
+    }
+
+    #[test]
+    fn options_of_a_url_set_the_client() {
+        let pause = |list: &str| {
+            let mut options = Options::default();
+            options.apply_list(list).unwrap();
+            let machine = Caller::from_state(CallerState { flavor: 0, body: Vec::new() }).unwrap();
+            Config::new("server", b"test", [1; 8], machine).with_options(&options).jukebox_pause
+        };
+        assert_eq!((pause(""), pause("jukebox=3")), (JUKEBOX_PAUSE, Duration::from_millis(300)));
     }
 }

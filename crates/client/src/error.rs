@@ -29,6 +29,8 @@ pub enum OpError {
     LockLost,
     /// The server does not have the file system; names the places where it is, as mount(8) writes them.
     Moved(Arc<str>),
+    /// A mount was refused with this status. The reason may be the port from which the client calls.
+    MountRefused(Status),
     /// The caller's argument cannot be sent; names the error.
     Invalid(Errno, &'static str),
 }
@@ -69,7 +71,7 @@ impl OpError {
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
-            Self::Status(status) => errno_of(*status),
+            Self::Status(status) | Self::MountRefused(status) => errno_of(*status),
             Self::Call(CallError::Unreachable(_)) => Errno::EHOSTUNREACH,
             Self::Call(CallError::TimedOut) => Errno::ETIMEDOUT,
             Self::Call(CallError::Rpc(RpcError::Denied(_))) => Errno::EACCES,
@@ -100,7 +102,7 @@ impl OpError {
             Self::Call(CallError::Rpc(_)) | Self::BadReply(_) | Self::Unsupported(_) | Self::LockLost => {
                 Fault::Server
             }
-            Self::Flavors(_) | Self::Moved(_) | Self::Invalid(..) => Fault::Caller,
+            Self::Flavors(_) | Self::Moved(_) | Self::MountRefused(_) | Self::Invalid(..) => Fault::Caller,
         }
     }
 }
@@ -120,6 +122,12 @@ impl fmt::Display for OpError {
                      or let the export accept it (`insecure`)"
                 )
             }
+            Self::MountRefused(status) => write!(
+                f,
+                "{} ({status:?}): the export may not be for this machine or user, or the server refuses ports above \
+                 1023, from which this process calls: run as root, or let the export accept them (`insecure`)",
+                errno_of(*status)
+            ),
             Self::Call(error) => error.fmt(f),
             Self::BadReply(what) => write!(f, "the server's reply is wrong: {what}"),
             Self::Flavors(flavors) => {

@@ -63,6 +63,13 @@ impl WaitQueue {
         }
     }
 
+    /// Gives a task that has no place the first one.
+    pub(crate) fn return_to_front(&mut self, ticket: &mut Ticket, waker: Waker) {
+        self.next += 1;
+        ticket.0 = Some(self.next);
+        self.waiting.push_front((self.next, waker));
+    }
+
     /// Wakes the first task, because something may be free.
     pub(crate) fn wake_first(&self) {
         if let Some((_, waker)) = self.waiting.front() {

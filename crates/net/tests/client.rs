@@ -13,7 +13,7 @@ use client::engine::{Engine, RetryPolicy};
 use client::errno::Errno;
 use client::error::{Fault, OpError};
 use client::fs::{FileSystem, OpenOptions};
-use client::url::{LocalLock, Transport};
+use client::url::Transport;
 use net::transport::{Route, SystemClock, run_transport};
 use net::{Limits, Listeners, Running, serve};
 use protocol::nfs4::types::Status;
@@ -73,27 +73,11 @@ fn root() -> Caller {
 
 fn config(port: u16, version: Option<Version>) -> Config {
     Config {
-        server: "127.0.0.1".into(),
         port,
         mount_port: Some(port),
-        nlm_port: None,
         version,
-        transport: Transport::Tcp,
-        mount_transport: Transport::Tcp,
-        retry: RetryPolicy::default(),
-        connections: 1,
-        owner: Bytes::from_static(b"library test"),
-        host_name: Bytes::from_static(b"library-test"),
-        verifier: [1; 8],
-        continues: None,
-        machine: root(),
         slots: 64,
-        v3_calls: 128,
-        read_size: 1 << 20,
-        write_size: 1 << 20,
-        local_lock: LocalLock::None,
-        callbacks: Default::default(),
-        caches: Caches::default(),
+        ..Config::new("127.0.0.1", b"library test", [1; 8], root())
     }
 }
 

@@ -63,6 +63,9 @@ pub trait Clock: Send + Sync {
     }
 }
 
+/// The first port that any user of a machine may use.
+const PRIVILEGED_PORTS_END: u16 = 1024;
+
 /// A record as a list of consecutive parts, without record mark. Large payloads are parts of their own and are not copied.
 pub type Record = Vec<Bytes>;
 
@@ -94,6 +97,8 @@ struct State {
     sleepers: BTreeMap<(Duration, u64), Waker>,
     next_sleeper: u64,
     is_shut_down: bool,
+    /// Whether a connection was made from a port above 1023.
+    has_unprivileged_port: bool,
     /// Records of calls sent so far, repetitions included.
     sent: u64,
     traffic: TrafficTable,
@@ -396,6 +401,16 @@ impl Engine {
         }
         connection.sender = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// Notes the local port of a connection.
+    pub fn note_local_port(&self, port: u16) {
+        self.state.lock().has_unprivileged_port |= port >= PRIVILEGED_PORTS_END;
+    }
+
+    /// Returns whether a connection was made from a port above 1023, which servers may refuse.
+    pub(crate) fn has_unprivileged_port(&self) -> bool {
+        self.state.lock().has_unprivileged_port
     }
 
     /// Handles a new connection.

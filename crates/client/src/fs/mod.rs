@@ -59,7 +59,15 @@ impl FileSystem {
             operation: "mount",
             path: Some(path.to_vec()),
             server: client.config().server.clone(),
-            cause,
+            cause: match cause {
+                // exports(5), `secure`. Linux's servers have no other status for it.
+                OpError::Status(status @ (Status::PERM | Status::ACCESS))
+                    if client.has_unprivileged_port() =>
+                {
+                    OpError::MountRefused(status)
+                }
+                cause => cause,
+            },
         };
         let names = path::split(path);
         let (mut object, mut info) = client.mount_with_info(&caller, &names).await.map_err(failed)?;

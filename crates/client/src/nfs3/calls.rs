@@ -21,9 +21,6 @@ use crate::nfs2::{self, ByVersion2, Link};
 use crate::record::{RecordWriter, length};
 use crate::results::FileHandle;
 
-/// The pause before the repetition of a call that the server answered with JUKEBOX, as in Linux. The file may be on a tape.
-pub(super) const JUKEBOX_PAUSE: Duration = Duration::from_secs(5);
-
 const fn nfs(procedure: Proc) -> Procedure {
     Procedure { program: nfs3::PROGRAM, version: nfs3::VERSION, number: procedure.0 }
 }
@@ -169,7 +166,7 @@ impl Nfs3 {
             let result = match outcome {
                 Outcome::Ok(ok) => Ok(ok),
                 Outcome::Fail(NfsStat::JUKEBOX, _) if self.engine.now() < end => {
-                    self.engine.sleep(JUKEBOX_PAUSE).await;
+                    self.engine.sleep(self.config.jukebox_pause).await;
                     continue;
                 }
                 Outcome::Fail(status, _) => Err(Status(status.0)),

@@ -100,7 +100,7 @@ struct Batch {
 
 /// The reaction to a failed item.
 #[derive(Debug, PartialEq, Eq)]
-enum Failure {
+pub(super) enum Failure {
     /// Its outcome.
     Final,
     /// It is retried after a pause.
@@ -109,7 +109,7 @@ enum Failure {
     Smaller,
 }
 
-fn failure(status: Status) -> Failure {
+pub(super) fn failure(status: Status) -> Failure {
     match status {
         Status::DELAY | Status::GRACE => Failure::Later,
         Status::RESOURCE

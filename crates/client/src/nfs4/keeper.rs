@@ -213,6 +213,18 @@ impl Nfs4 {
         }
     }
 
+    /// As [`Self::compound`], for operations that [`may_share`].
+    pub(super) async fn shared_compound(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
+        let mut attempts = self.attempts();
+        loop {
+            let session = attempts.session().await?;
+            match session.shared_compound(caller.credential(), ops).await {
+                Ok(results) => return Ok(results),
+                Err(error) => attempts.handle(error)?,
+            }
+        }
+    }
+
     /// Returns when a request that begins now fails if the server delays it for ever.
     pub(super) fn retry_deadline(&self) -> Duration {
         let limit = self.config.retry.delay_limit();
@@ -631,7 +643,13 @@ impl CallbackHandler for Callbacks<'_> {
                 self.nfs4.offloads.ended(&args.stateid, args.info.clone());
                 CbOpResult::Offload(Ok(()).into())
             }
-            _ => CbOpResult::Illegal(Err(Status::OP_ILLEGAL).into()),
+            // Layouts are not used, nor delegations for which nothing is opened.
+            CbOp::LayoutRecall(_) => CbOpResult::LayoutRecall(Err(Status::NOMATCHING_LAYOUT).into()),
+            CbOp::PushDeleg(_) => CbOpResult::PushDeleg(Err(Status::REJECT_DELEG).into()),
+            CbOp::RecallableObjAvail(_) => CbOpResult::RecallableObjAvail(Err(Status::NOTSUPP).into()),
+            CbOp::WantsCancelled(_) => CbOpResult::WantsCancelled(Err(Status::NOTSUPP).into()),
+            CbOp::NotifyDeviceId(_) => CbOpResult::NotifyDeviceId(Err(Status::NOTSUPP).into()),
+            CbOp::Sequence(_) | CbOp::Illegal => CbOpResult::Illegal(Err(Status::OP_ILLEGAL).into()),
         }
     }
 }

@@ -24,6 +24,12 @@ use super::wire::{Results, encode_gathered, label};
 use crate::engine::{CallError, Completion, ConnectionId, Engine};
 use crate::permits::{Ticket, WaitQueue};
 
+mod shared_call;
+mod sharing;
+
+use sharing::Sharing;
+pub(super) use sharing::may_share;
+
 /// The first pause after DELAY; each further one is twice as long.
 pub(crate) const DELAY_FIRST: Duration = Duration::from_millis(1);
 /// The longest pause after DELAY.
@@ -84,6 +90,7 @@ pub(crate) struct Session {
 struct Table {
     sequencer: Sequencer,
     queue: WaitQueue,
+    sharing: Sharing,
     /// Why the session is lost.
     lost: Option<Status>,
     /// The task that keeps the session alive.
@@ -157,6 +164,7 @@ impl Session {
         let table = Table {
             sequencer,
             queue: WaitQueue::default(),
+            sharing: Sharing::default(),
             lost: None,
             keeper: None,
             lease: Lease::new(renewed_at),
@@ -200,10 +208,21 @@ impl Session {
         let Some(slot) = self.take_slot(cache_this).await else {
             return Err(Unexecuted::SessionLost { was_sent: false });
         };
+        self.execute_in(&slot, credential, ops, gathered).await
+    }
+
+    /// Executes a compound in this slot.
+    async fn execute_in(
+        self: &Arc<Self>,
+        slot: &SlotUse,
+        credential: &OpaqueAuth,
+        ops: &[Op],
+        gathered: &[Bytes],
+    ) -> Result<Results, Unexecuted> {
         let mut pause = DELAY_FIRST;
         let end = self.delay_limit.map_or(Duration::MAX, |limit| self.engine.now() + limit);
         loop {
-            match self.send(credential, ops, gathered, &slot).await? {
+            match self.send(credential, ops, gathered, slot).await? {
                 Some(results) => return Ok(results),
                 None if self.engine.now() >= end => return Err(Unexecuted::Refused(Status::DELAY)),
                 None => self.engine.sleep(pause).await,

@@ -31,8 +31,6 @@ pub struct Options {
     pub gid: Option<u32>,
     /// Connections to one address of the server. `nconnect=`.
     pub connections: Option<u32>,
-    /// Connections to all addresses of the server together. `max_connect=`.
-    pub max_connections: Option<u32>,
     /// Requests under way at the same time in versions 4.1 and 4.2: slots to request. `slots=`.
     pub slots: Option<u32>,
     /// The same in the versions without slots: calls. `v3_calls=`.
@@ -45,6 +43,8 @@ pub struct Options {
     pub timeout_deciseconds: Option<u32>,
     /// Repetitions before further recovery. `retrans=`.
     pub retransmissions: Option<u32>,
+    /// Pause after an answer of JUKEBOX in version 3, in tenths of a second. `jukebox=`.
+    pub jukebox_deciseconds: Option<u32>,
     /// `hard`, `soft` or `softerr`.
     pub recovery: Option<Recovery>,
     /// Minimum time for which attributes of a file are cached, in seconds. `acregmin=`; `actimeo=` sets all four.
@@ -152,10 +152,11 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("nlmport", number!(nlm_port, PORTS)),
     ("sec", Takes(security)), ("xprtsec", Takes(transport_security)),
     ("uid", number!(uid, IDS)), ("gid", number!(gid, IDS)),
-    ("nconnect", number!(connections, CONNECTIONS)), ("max_connect", number!(max_connections, CONNECTIONS)),
+    ("nconnect", number!(connections, CONNECTIONS)), ("max_connect", Ignored(&["1"])),
     ("slots", number!(slots, SLOTS)), ("v3_calls", number!(v3_calls, CALLS)),
     ("rsize", number!(read_size, SIZES)), ("wsize", number!(write_size, SIZES)),
     ("timeo", number!(timeout_deciseconds, TIMEOUTS)), ("retrans", number!(retransmissions, REPETITIONS)),
+    ("jukebox", number!(jukebox_deciseconds, TIMEOUTS)),
     ("hard", Flag(|options| options.recovery = Some(Recovery::Hard))),
     ("soft", Flag(|options| options.recovery = Some(Recovery::Soft))),
     ("softerr", Flag(|options| options.recovery = Some(Recovery::Softerr))),
@@ -250,13 +251,13 @@ impl Options {
             ("uid", self.uid),
             ("gid", self.gid),
             ("nconnect", self.connections),
-            ("max_connect", self.max_connections),
             ("slots", self.slots),
             ("v3_calls", self.v3_calls),
             ("rsize", self.read_size),
             ("wsize", self.write_size),
             ("timeo", self.timeout_deciseconds),
             ("retrans", self.retransmissions),
+            ("jukebox", self.jukebox_deciseconds),
             ("acregmin", self.file_attributes_min_seconds),
             ("acregmax", self.file_attributes_max_seconds),
             ("acdirmin", self.directory_attributes_min_seconds),

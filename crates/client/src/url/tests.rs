@@ -133,7 +133,7 @@ fn the_syntax_of_mount_is_accepted() {
 fn options_have_the_names_of_nfs_5() {
     let list = "vers=4,minorversion=1,proto=tcp,port=2049,hard,timeo=600,retrans=2,rsize=1048576,wsize=1048576,\
                 acregmin=3,acregmax=60,acdirmin=30,acdirmax=60,lookupcache=positive,nordirplus,noresvport,nolock,nocto,\
-                nconnect=16,max_connect=16,sec=sys,mountport=20048,nlmport=4045,mountproto=tcp,mountvers=3,nofsc,sharecache,intr,\
+                nconnect=16,max_connect=1,sec=sys,mountport=20048,nlmport=4045,jukebox=50,mountproto=tcp,mountvers=3,nofsc,sharecache,intr,\
                 xprtsec=none,nodelegations,slots=64,v3_calls=256,clientaddr=192.0.2.7,callback_port=4046";
     let expected = Options {
         version: Some(Version::V4_1),
@@ -146,13 +146,13 @@ fn options_have_the_names_of_nfs_5() {
         uid: None,
         gid: None,
         connections: Some(16),
-        max_connections: Some(16),
         slots: Some(64),
         v3_calls: Some(256),
         read_size: Some(1_048_576),
         write_size: Some(1_048_576),
         timeout_deciseconds: Some(600),
         retransmissions: Some(2),
+        jukebox_deciseconds: Some(50),
         recovery: Some(Recovery::Hard),
         file_attributes_min_seconds: Some(3),
         file_attributes_max_seconds: Some(60),
@@ -238,6 +238,7 @@ fn values_are_required_and_bounded() {
         ("tcp=1", "takes no value"),
         ("udp=1", "takes no value"),
         ("mountvers=2", "only mountvers=1, 3 is"),
+        ("max_connect=4", "only max_connect=1 is"),
         ("mountvers", "only mountvers=1, 3 is"),
         ("rdirplus=some", "force, none"),
         ("lookupcache=some", "all, pos, none"),
@@ -263,8 +264,8 @@ fn any_options() -> impl Strategy<Value = Options> {
     let ports = (of(1_u16..), of(1_u16..), of(1_u16..), of(1_u16..), of(any::<IpAddr>()));
     let identity = (of(0..u32::MAX), of(0..u32::MAX));
     let requests = (of(1_u32..=1024), of(1_u32..=65_536));
-    let sizes = (of(1_u32..=16), of(1_u32..=16), of(1024_u32..=16 << 20), of(1024_u32..=16 << 20));
-    let times = (of(1_u32..=360_000), of(0_u32..=1000));
+    let sizes = (of(1_u32..=16), of(1024_u32..=16 << 20), of(1024_u32..=16 << 20));
+    let times = (of(1_u32..=360_000), of(0_u32..=1000), of(1_u32..=360_000));
     let seconds = || of(0_u32..=86_400 * 366);
     let cache = (seconds(), seconds(), seconds(), seconds());
     let words = (
@@ -288,13 +289,13 @@ fn any_options() -> impl Strategy<Value = Options> {
             uid: identity.0,
             gid: identity.1,
             connections: sizes.0,
-            max_connections: sizes.1,
             slots: requests.0,
             v3_calls: requests.1,
-            read_size: sizes.2,
-            write_size: sizes.3,
+            read_size: sizes.1,
+            write_size: sizes.2,
             timeout_deciseconds: times.0,
             retransmissions: times.1,
+            jukebox_deciseconds: times.2,
             recovery: words.2,
             file_attributes_min_seconds: cache.0,
             file_attributes_max_seconds: cache.1,

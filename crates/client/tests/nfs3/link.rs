@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
-use client::config::{Caches, Caller, Config};
-use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
+use client::config::{Caller, Config};
+use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine};
 use client::error::OpError;
-use client::url::{LocalLock, Transport};
 use futures_util::FutureExt;
 use futures_util::task::{ArcWake, noop_waker_ref, waker};
 use rpc::auth::{AuthSys, GroupList};
@@ -427,27 +426,6 @@ pub(crate) fn user(id: u32) -> Caller {
 
 /// Returns a configuration at the usual port, with MOUNT at the same port.
 pub(crate) fn config() -> Config {
-    Config {
-        server: "server".into(),
-        port: 2049,
-        mount_port: Some(2049),
-        nlm_port: None,
-        version: Some(crate::VERSION),
-        transport: Transport::Tcp,
-        mount_transport: Transport::Tcp,
-        retry: RetryPolicy::default(),
-        connections: 1,
-        owner: Bytes::from_static(b"test"),
-        host_name: Bytes::from_static(b"test"),
-        verifier: [1; 8],
-        continues: None,
-        machine: root(),
-        slots: 16,
-        v3_calls: 128,
-        read_size: 1 << 20,
-        write_size: 1 << 20,
-        local_lock: LocalLock::None,
-        callbacks: Default::default(),
-        caches: Caches::default(),
-    }
+    let usual = Config::new("server", b"test", [1; 8], root());
+    Config { mount_port: Some(2049), version: Some(crate::VERSION), slots: 16, ..usual }
 }

@@ -7,6 +7,7 @@ use client::attributes::{FileKind, SetAttributes};
 use client::config::{Config, Version};
 use client::errno::Errno;
 use client::error::{Fault, OpError};
+use client::fs::FileSystem;
 use client::results::{Creation, NewObject, OpenMode};
 use protocol::mount::{MountOk, MountResult, MountStat};
 use protocol::nfs4::types::Status;
@@ -210,4 +211,25 @@ fn many_mounts_leave_no_connections_behind() {
     }
     link.run(client.close()).unwrap();
     assert_eq!(link.count(mount::PROGRAM, mount::Proc::UMNT.0), MOUNTS);
+}
+
+/// Servers for which a port above 1023 proves nothing (exports(5), `secure`) refuse the mount with a status that has many reasons.
+#[test]
+fn a_refused_mount_names_the_port_if_it_may_be_the_reason() {
+    let denied = MountResult::Fail(MountStat::ACCES);
+    for (port, says_so) in [(1023, false), (1024, true)] {
+        let link = Link::new();
+        link.engine.note_local_port(port);
+        let denied = denied.clone();
+        link.answer(move |call| match call.is(mount::PROGRAM, mount::Proc::MNT.0) {
+            true => call.reply(&denied),
+            false => Answer::Serve,
+        });
+        let client = link.connect(config()).unwrap();
+        let Err(error) = link.run(FileSystem::mount(client, root(), b"/export")) else {
+            panic!("it is refused")
+        };
+        assert_eq!((error.errno(), error.fault()), (Errno::EACCES, Fault::Caller));
+        assert_eq!(error.to_string().contains("(`insecure`)"), says_so, "{error}");
+    }
 }

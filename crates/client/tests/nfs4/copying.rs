@@ -1,8 +1,6 @@
 //! Copies of trees between directories of a server, by two clients.
 
-use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use client::attributes::FileKind;
@@ -14,7 +12,7 @@ use client::many::NewKind;
 use client::results::NewObject;
 use client::tree::ServerTree;
 
-use crate::world::{Fate, Peer, World};
+use crate::world::{Peer, World};
 
 const VERSIONS: [Version; 4] = [Version::V3, Version::V40, Version::V41, Version::V42];
 /// Directories below each other.
@@ -42,27 +40,6 @@ fn content(path: &[u8]) -> Bytes {
     path.iter().copied().cycle().take(100).collect()
 }
 
-/// Runs a future; every request of a peer waits until no further one can be sent. Returns the number of such round trips.
-fn count_round_trips<T>(
-    world: &Rc<World>,
-    peers: &[Rc<Peer>],
-    future: impl Future<Output = T>,
-) -> (T, usize) {
-    let (mut future, mut round_trips) = (pin!(future), 0);
-    loop {
-        for peer in peers {
-            peer.judge(|_| Fate::Hold);
-            peer.judge_calls(|_| Fate::Hold);
-        }
-        if let Some(output) = world.run_for(Duration::ZERO, future.as_mut()) {
-            peers.iter().for_each(|peer| peer.release(world));
-            return (output, round_trips);
-        }
-        peers.iter().for_each(|peer| peer.release(world));
-        round_trips += 1;
-    }
-}
-
 fn requests(peers: &[Rc<Peer>]) -> usize {
     peers.iter().map(|peer| peer.compounds.borrow().len() + peer.calls.borrow().len()).sum()
 }
@@ -76,7 +53,7 @@ fn copy(version: Version, files: usize) -> (usize, usize) {
     let (from, to, peers) = (from.unwrap(), to.unwrap(), [reading, writing]);
     let before = requests(&peers);
     let copy = copy_tree(&from, &to, CopyOptions::default());
-    let (copied, round_trips) = count_round_trips(&world, &peers, copy);
+    let (copied, round_trips) = world.count_round_trips(&peers, copy);
     let sent = requests(&peers) - before;
     let failed: Vec<_> = copied.iter().filter_map(|copied| copied.outcome.as_ref().err()).collect();
     assert!(failed.is_empty(), "{version:?}: {failed:?}");

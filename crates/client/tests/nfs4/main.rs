@@ -6,6 +6,7 @@ mod by_path;
 mod copying;
 mod locks;
 mod log;
+mod single_calls;
 mod soft;
 mod space;
 mod v40;

@@ -1,6 +1,7 @@
 //! Some clients and a server in one thread and virtual time. The server can be restarted, and a client's network can be cut.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -15,7 +16,6 @@ use client::Client;
 use client::config::{Caches, Caller, Config, Version};
 use client::engine::{AcceptedId, Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
 use client::fs::FileSystem;
-use client::url::{LocalLock, Transport};
 use futures_util::task::noop_waker_ref;
 use protocol::nfs4::compound::{CompoundArgs, Op};
 use protocol::nfs4::types::{OpNum, Stateid};
@@ -75,6 +75,7 @@ pub(crate) struct World {
     connections: Cell<u64>,
     maintained: Cell<Duration>,
     holds_copies: Cell<bool>,
+    delegations_max: usize,
 }
 
 /// A client with its connections.
@@ -93,6 +94,8 @@ pub(crate) struct Peer {
     call_judge: RefCell<CallJudge>,
     client: RefCell<Option<Client>>,
     held: RefCell<Vec<(ConnectionId, Bytes)>>,
+    /// The connections on which requests were sent.
+    used: RefCell<HashSet<ConnectionId>>,
     drops_callbacks: Cell<bool>,
     refuses_callbacks: Cell<bool>,
     /// Connections that the server has made to the client.
@@ -120,10 +123,20 @@ impl World {
 
     /// Creates a world whose server has this back end.
     pub(crate) fn with(backend: Arc<dyn Backend>) -> Rc<Self> {
+        Self::start(backend, Settings::new(HandleKey([5; 16]), 1, [3; 16], Vec::new()).max_delegations)
+    }
+
+    /// Creates a world whose server delegates at most this many files.
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn with_few_delegations(max: usize) -> Rc<Self> {
+        Self::start(Arc::new(MemFs::new(&MemOptions::default())), max)
+    }
+
+    fn start(backend: Arc<dyn Backend>, delegations_max: usize) -> Rc<Self> {
         let clock = Arc::new(ManualClock::default());
         clock.0.store(1_000_000_000, Ordering::Relaxed);
         let log = Arc::new(Log::default());
-        let server = start(&backend, &log, 1, now_of(clock.now()));
+        let server = start(&backend, &log, 1, delegations_max, now_of(clock.now()));
         Rc::new(Self {
             clock,
             backend,
@@ -135,6 +148,7 @@ impl World {
             connections: Cell::default(),
             maintained: Cell::default(),
             holds_copies: Cell::new(false),
+            delegations_max,
         })
     }
 
@@ -183,6 +197,7 @@ impl World {
             call_judge: RefCell::new(Box::new(|_| Fate::Serve)),
             client: RefCell::default(),
             held: RefCell::default(),
+            used: RefCell::default(),
             drops_callbacks: Cell::new(false),
             refuses_callbacks: Cell::new(false),
             accepted: RefCell::default(),
@@ -298,6 +313,35 @@ impl World {
         }
         for peer in peers {
             peer.engine.handle_timeout();
+        }
+    }
+
+    /// Withdraws the export and gives it back, which revokes all opens, locks and delegations.
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn revoke_all(&self) {
+        self.server().replace_exports(ExportTable::new(Vec::new()).unwrap());
+        self.server().replace_exports(exports(&self.backend));
+    }
+
+    /// Runs a future; every request of a peer waits until no further one can be sent. Returns the number of such round trips.
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn count_round_trips<T>(
+        &self,
+        peers: &[Rc<Peer>],
+        future: impl Future<Output = T>,
+    ) -> (T, usize) {
+        let (mut future, mut round_trips) = (pin!(future), 0);
+        loop {
+            for peer in peers {
+                peer.judge(|_| Fate::Hold);
+                peer.judge_calls(|_| Fate::Hold);
+            }
+            let output = self.run_for(Duration::ZERO, future.as_mut());
+            peers.iter().for_each(|peer| peer.release(self));
+            if let Some(output) = output {
+                return (output, round_trips);
+            }
+            round_trips += 1;
         }
     }
 
@@ -455,6 +499,7 @@ impl World {
             while let Poll::Ready(Some(record)) = peer.engine.poll_record(path.id, &mut context) {
                 has_done = true;
                 let record = Bytes::from(record.concat());
+                peer.used.borrow_mut().insert(path.id);
                 match peer.judged(&record) {
                     Fate::Serve => path.calls.push(self.serve(&path.server, record)),
                     Fate::Hold => peer.held.borrow_mut().push((path.id, record)),
@@ -501,7 +546,8 @@ impl World {
     pub(crate) fn restart(&self) {
         self.tasks.borrow_mut().truncate(self.peers.borrow().len());
         self.instance.set(self.instance.get() + 1);
-        *self.server.borrow_mut() = start(&self.backend, &self.log, self.instance.get(), self.time());
+        *self.server.borrow_mut() =
+            start(&self.backend, &self.log, self.instance.get(), self.delegations_max, self.time());
         for peer in self.peers.borrow().iter() {
             peer.break_connections(self);
         }
@@ -560,6 +606,17 @@ impl Peer {
     /// Sets whether the server's callbacks are lost.
     pub(crate) fn drop_callbacks(&self, drops: bool) {
         self.drops_callbacks.set(drops);
+    }
+
+    /// Returns the number of connections on which requests were sent, since [`Self::forget_connections`].
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn connections_used(&self) -> usize {
+        self.used.borrow().len()
+    }
+
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn forget_connections(&self) {
+        self.used.borrow_mut().clear();
     }
 
     /// Passes the held and all later compounds to the server.
@@ -630,16 +687,28 @@ impl Peer {
     }
 }
 
-fn start(backend: &Arc<dyn Backend>, log: &Arc<Log>, instance: u64, now: Now) -> Arc<Server> {
+fn start(
+    backend: &Arc<dyn Backend>,
+    log: &Arc<Log>,
+    instance: u64,
+    delegations_max: usize,
+    now: Now,
+) -> Arc<Server> {
     let mut settings = Settings::new(HandleKey([5; 16]), instance, [3; 16], b"server".to_vec());
     settings.lease = LEASE;
     settings.versions = Versions::IMPLEMENTED;
+    settings.max_delegations = delegations_max;
+    let server = Server::new(settings, exports(backend));
+    let log_of_server: Arc<dyn server::StateLog> = Arc::clone(log) as _;
+    Arc::new(server.with_state_log(log_of_server, log.entries(), now))
+}
+
+/// Returns the export of these files.
+fn exports(backend: &Arc<dyn Backend>) -> ExportTable {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     let (id, path, backend) = (ExportId(1), "/export".into(), Arc::clone(backend));
     let export = Export { id, path, backend, options, fsid: (1, 0), counts: Arc::default() };
-    let server = Server::new(settings, ExportTable::new(vec![export]).unwrap());
-    let log_of_server: Arc<dyn server::StateLog> = Arc::clone(log) as _;
-    Arc::new(server.with_state_log(log_of_server, log.entries(), now))
+    ExportTable::new(vec![export]).unwrap()
 }
 
 fn now_of(monotonic: Duration) -> Now {
@@ -657,27 +726,14 @@ pub(crate) fn user(id: u32) -> Caller {
 }
 
 fn config(number: usize, version: Version) -> Config {
+    let owner = format!("client {number}");
     Config {
-        server: "server".into(),
-        port: 2049,
         mount_port: Some(2049),
         nlm_port: Some(2049),
         version: Some(version),
-        transport: Transport::Tcp,
-        mount_transport: Transport::Tcp,
-        retry: RetryPolicy::default(),
-        connections: 1,
-        owner: Bytes::from(format!("client {number}")),
         host_name: Bytes::from(format!("client-{number}")),
-        verifier: [1; 8],
-        continues: None,
-        machine: root(),
         slots: 16,
-        v3_calls: 128,
-        read_size: 1 << 20,
-        write_size: 1 << 20,
-        local_lock: LocalLock::None,
-        callbacks: Default::default(),
-        caches: Caches { ..if crate::CACHES { Caches::default() } else { Caches::none() } },
+        caches: if crate::CACHES { Caches::default() } else { Caches::none() },
+        ..Config::new("server", owner.as_bytes(), [1; 8], root())
     }
 }

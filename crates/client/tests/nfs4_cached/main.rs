@@ -11,6 +11,7 @@ mod locks;
 #[path = "../nfs4/log.rs"]
 mod log;
 mod read_delegations;
+mod revocation;
 #[path = "../nfs4/soft.rs"]
 mod soft;
 #[path = "../nfs4/space.rs"]

@@ -3,6 +3,8 @@
 use client::config::Version;
 
 mod bad_seqids;
+mod callbacks;
+mod delayed;
 #[allow(dead_code, reason = "the tests of version 3 use the rest")]
 #[path = "../nfs3/link.rs"]
 mod link;

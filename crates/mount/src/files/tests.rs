@@ -9,9 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::cache::attributes::Timeouts;
-use client::config::{Caches, Config, Version};
-use client::engine::{Engine, RetryPolicy};
-use client::url::{LocalLock, Transport};
+use client::config::{Config, Version};
+use client::engine::Engine;
 use fuse::{
     Create, Getattr, Lookup, Mkdir, Name, Open, Read, Readdir, Release, Rename, Setattr, Unlink, Write,
 };
@@ -37,27 +36,11 @@ fn root() -> Caller {
 
 fn client_config(port: u16, version: Version) -> Config {
     Config {
-        server: "127.0.0.1".into(),
         port,
         mount_port: Some(port),
-        nlm_port: None,
         version: Some(version),
-        transport: Transport::Tcp,
-        mount_transport: Transport::Tcp,
-        retry: RetryPolicy::default(),
-        connections: 1,
-        owner: Bytes::from_static(b"test of the mount"),
-        host_name: Bytes::from_static(b"test-of-the-mount"),
-        verifier: [1; 8],
-        continues: None,
-        machine: root(),
         slots: 64,
-        v3_calls: 128,
-        read_size: 1 << 20,
-        write_size: 1 << 20,
-        local_lock: LocalLock::None,
-        callbacks: Default::default(),
-        caches: Caches::default(),
+        ..Config::new("127.0.0.1", b"test of the mount", [1; 8], root())
     }
 }
 

@@ -126,7 +126,9 @@ async fn connect_and_serve(
     }
     match connect(&route, port).await {
         Ok(stream) => {
-            local.set(stream.local_addr().ok().map(|address| address.ip()));
+            let address = stream.local_addr().ok();
+            local.set(address.map(|address| address.ip()));
+            address.iter().for_each(|address| engine.note_local_port(address.port()));
             engine.handle_connected(id);
             // The outcome is ignored: calls without a reply are sent again.
             let _ = Carrier::new(stream, route.record_max).serve(&engine, id).await;
@@ -139,6 +141,7 @@ async fn connect_and_serve(
 async fn carry_datagrams(engine: &Engine, route: &Route, id: ConnectionId, port: u16) {
     match datagrams::open(route, port).await {
         Ok(socket) => {
+            socket.local_addr().iter().for_each(|address| engine.note_local_port(address.port()));
             engine.handle_connected(id);
             datagrams::serve(engine, id, &socket).await;
             engine.handle_disconnected(id);

@@ -27,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::block_store::MemoryBlocks;
-use client::config::{Caches, CallbackAddress, Config, Version};
+use client::config::{Caches, CallbackAddress, Config, JUKEBOX_PAUSE, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::error::OpError;
 use client::fs::FileSystem;
@@ -216,6 +216,7 @@ fn launch(
             retries: None,
             fails_fast: false,
         },
+        jukebox_pause: JUKEBOX_PAUSE,
         connections: 1 + rng.below(3) as usize,
         owner: Bytes::from(format!("client-{host}")),
         host_name: Bytes::from(host_name(host, boot)),

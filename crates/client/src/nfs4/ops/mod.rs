@@ -7,7 +7,7 @@ use protocol::nfs4::compound::Op;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
 
 use super::Nfs4;
-use super::session::{DELAY_FIRST, DELAY_MAX, GRACE_PAUSE};
+use super::session::{DELAY_FIRST, DELAY_MAX, GRACE_PAUSE, may_share};
 use super::statuses::{Recovery, recovery};
 use super::wire::Results;
 use crate::config::Caller;
@@ -119,8 +119,12 @@ impl Nfs4 {
         cache_this: bool,
     ) -> Result<Results, OpError> {
         let (mut pause, end) = (DELAY_FIRST, self.retry_deadline());
+        let shares = !cache_this && may_share(ops);
         loop {
-            let results = self.compound_with(caller, ops, gathered, cache_this).await?;
+            let results = match shares {
+                true => self.shared_compound(caller, ops).await?,
+                false => self.compound_with(caller, ops, gathered, cache_this).await?,
+            };
             let completed = results.len().saturating_sub(1);
             if !ops.iter().take(completed).all(is_repeatable) {
                 return match left_after(ops, completed) {
