@@ -200,6 +200,8 @@
 //!
 //! let paths = [&b"a/one"[..], b"a/c/three"];
 //! assert!(fs.read_many(&paths, 1000).into_iter().all(|data| data.is_ok_and(|data| data == "content")));
+//! // Without OPEN and CLOSE, where no other client excludes readers:
+//! assert!(fs.read_many_unopened(&paths, 1000).into_iter().all(|data| data.is_ok_and(|data| data == "content")));
 //! assert!(fs.stat_many(&paths).into_iter().all(|found| found.is_ok_and(|found| found.size == 7)));
 //!
 //! // All directories below the root, each after its parent; as many as the server can list in one round trip are listed together.
@@ -251,5 +253,64 @@
 //! assert_eq!((error.operation, error.path.as_deref(), &error.server[..]), ("open", Some(&b"missing"[..]), "127.0.0.1"));
 //! assert!(error.to_string().starts_with("open missing on 127.0.0.1: No such file or directory"), "{error}");
 //! # connection.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Async
+//! ```
+//! use std::sync::Arc;
+//!
+//! use client::Client;
+//! use client::config::{Caller, Config, Version};
+//! use client::engine::Engine;
+//! use client::fs::{FileSystem, OpenOptions};
+//! use client::results::OpenMode;
+//! use net::transport::{Route, SystemClock, run_transport};
+//!
+//! let server = net::MemoryServer::start()?;
+//! let url: client::url::Url = server.url().parse()?;
+//! let port = url.options.port.unwrap_or(2049);
+//!
+//! // The user of the calls, and a client with a name of its own. A program chooses random numbers for the verifier and the first transaction.
+//! let caller = Caller::sys(&rpc::auth::AuthSys {
+//!     stamp: 0,
+//!     machine_name: xdr::Opaque::from_static(b"guide"),
+//!     uid: 0,
+//!     gid: 0,
+//!     gids: rpc::auth::GroupList::default(),
+//! });
+//! let config = Config {
+//!     port,
+//!     version: Some(Version::V42),
+//!     ..Config::new("server", b"guide", *b"12345678", caller.clone())
+//! };
+//!
+//! // Two tasks of this thread carry records and keep the session; the others are the program's.
+//! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! tokio::task::LocalSet::new().block_on(&runtime, async {
+//!     let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), 1));
+//!     let addresses = vec![std::net::Ipv4Addr::LOCALHOST.into()];
+//!     let route = Route { addresses, reserved_port: true, record_max: 2 << 20 };
+//!     let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
+//!     let client = Client::connect(engine, config).await?;
+//!     let keeper = tokio::task::spawn_local({
+//!         let client = client.clone();
+//!         async move { client.run().await }
+//!     });
+//!
+//!     let (fs, _) = FileSystem::mount(client.clone(), caller, url.path()).await?;
+//!     let options = OpenOptions { mode: OpenMode::BOTH, ..OpenOptions::CREATE };
+//!     let file = fs.open(b"file", &options).await?;
+//!     // Both are under way together.
+//!     let (one, two) = tokio::join!(file.write_at(0, "one".into()), file.write_at(3, "two".into()));
+//!     one.and(two)?;
+//!     assert_eq!(file.read_at(0, 100).await?.concat(), b"onetwo");
+//!     file.close().await?;
+//!
+//!     client.close().await?;
+//!     keeper.await?;
+//!     transport.await?;
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

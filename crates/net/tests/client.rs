@@ -228,6 +228,50 @@ fn an_unreachable_server_is_an_error_at_once() {
     is_refused(config(port, None));
 }
 
+/// A server that sends a record without end on every connection; counts the bytes that each connection takes.
+fn send_endless_records(listener: &TcpListener, taken: &std::sync::Mutex<Vec<usize>>) {
+    for connection in listener.incoming() {
+        let Ok(mut connection) = connection else { return };
+        // Fragments of 64 KiB, none of them the last one (RFC 5531 §11).
+        let mut fragment = vec![0x55; 4 + (64 << 10)];
+        fragment[..4].copy_from_slice(&(64_u32 << 10).to_be_bytes());
+        let mut bytes = 0;
+        while bytes < 1 << 30 && std::io::Write::write_all(&mut connection, &fragment).is_ok() {
+            bytes += fragment.len();
+        }
+        taken.lock().unwrap().push(bytes);
+    }
+}
+
+#[test]
+fn records_without_end_are_an_error_and_take_little_memory() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let taken = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let counts = Arc::clone(&taken);
+    std::thread::spawn(move || send_endless_records(&listener, &counts));
+    for version in [Version::V3, Version::V40, Version::V42] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), 1));
+            let addresses = vec![Ipv4Addr::LOCALHOST.into()];
+            let route = Route { addresses, reserved_port: false, record_max: 2 << 20 };
+            let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
+            let retry = RetryPolicy { timeout: Duration::from_secs(20), retries: Some(1), fails_fast: true };
+            let soft = Config { retry, ..config(port, Some(version)) };
+            let error = Client::connect(Arc::clone(&engine), soft).await.err().unwrap();
+            assert_eq!(error.fault(), Fault::Network, "{error}");
+            assert!(error.to_string().contains("closes each connection without a reply"), "{error}");
+            engine.shut_down();
+            transport.await.unwrap();
+        });
+    }
+    let taken = taken.lock().unwrap();
+    assert!(taken.len() >= 3, "{taken:?}");
+    // A record of the maximum, and the buffers of two sockets.
+    assert!(taken.iter().all(|bytes| *bytes < 32 << 20), "{taken:?}");
+}
+
 #[test]
 fn many_files_take_few_requests() {
     work_on_many_files(None, (100, 100));

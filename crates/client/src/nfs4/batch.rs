@@ -20,13 +20,12 @@ use xdr::to_bytes;
 use super::Nfs4;
 use super::owned::{has_seqid, set_seqid};
 use super::session::{DELAY_FIRST, DELAY_MAX, Limits, Session, Unexecuted};
-use super::wire::Results;
+use super::statuses::is_too_large;
+use super::wire::{OVERHEAD, Results};
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::owner::Seqid;
 
-/// Bytes of a request or reply apart from its items: headers, credentials, SEQUENCE.
-pub(super) const OVERHEAD: usize = 1024;
 /// Compounds that a batch is spread over, if their items are at least [`ITEMS_MIN`]. A server executes the operations of a compound
 /// one after the other, and if each waits for a disk, compounds in flight together wait together.
 pub(crate) const SPREAD: usize = 64;
@@ -100,7 +99,7 @@ struct Batch {
 
 /// The reaction to a failed item.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+enum Failure {
     /// Its outcome.
     Final,
     /// It is retried after a pause.
@@ -109,14 +108,10 @@ pub(super) enum Failure {
     Smaller,
 }
 
-pub(super) fn failure(status: Status) -> Failure {
+fn failure(status: Status) -> Failure {
     match status {
         Status::DELAY | Status::GRACE => Failure::Later,
-        Status::RESOURCE
-        | Status::TOO_MANY_OPS
-        | Status::REP_TOO_BIG
-        | Status::REP_TOO_BIG_TO_CACHE
-        | Status::REQ_TOO_BIG => Failure::Smaller,
+        status if is_too_large(status) => Failure::Smaller,
         _ => Failure::Final,
     }
 }

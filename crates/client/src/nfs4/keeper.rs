@@ -27,7 +27,8 @@ use super::establish::{Registration, SESSION_FLAGS, Setup};
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
 use super::open_args::delegation_type;
-use super::session::{LEASE_DEFAULT, REVOKED, Session, SessionEvent, Unexecuted};
+use super::session::{LEASE_DEFAULT, Session, SessionEvent, Unexecuted};
+use super::statuses::{FlagReaction, ask_for};
 use super::wire::Results;
 use super::write_start::WriteStart;
 use crate::abandoned::Abandoned;
@@ -317,7 +318,7 @@ impl Nfs4 {
                     self.handle_flags(&session, flags).await;
                     // The flags remain set if the client does not know the revoked state. So it searches only periodically.
                     let is_due = self.engine.now() >= revoked_after || session.may_be_revoked();
-                    if flags.intersects(REVOKED) && is_due {
+                    if ask_for(flags, FlagReaction::FindRevoked) && is_due {
                         revoked_after = self.engine.now() + self.renewal_interval();
                         // A lost session is the next event.
                         if let Ok(has_found) = self.free_revoked(&session).await {
@@ -345,17 +346,14 @@ impl Nfs4 {
     }
 
     async fn handle_flags(&self, session: &Arc<Session>, flags: SequenceStatus) {
-        let path_down = SequenceStatus::CB_PATH_DOWN
-            | SequenceStatus::CB_PATH_DOWN_SESSION
-            | SequenceStatus::BACKCHANNEL_FAULT;
         // A persistent session survives the server's restart; opens and locks do not (RFC 8881 §18.46.3).
-        if flags.contains(SequenceStatus::RESTART_RECLAIM_NEEDED)
+        if ask_for(flags, FlagReaction::Reclaim)
             && (self.is_taking_over() || self.reclaim(session).await.is_err())
         {
             session.lose(Status::DEADSESSION);
             return;
         }
-        if flags.intersects(path_down) && self.setup().bind(session).await.is_err() {
+        if ask_for(flags, FlagReaction::BindBackChannel) && self.setup().bind(session).await.is_err() {
             // §18.34.3: a back channel that cannot be bound again needs a new session.
             self.engine.sleep(RETRY_PAUSE).await;
         }

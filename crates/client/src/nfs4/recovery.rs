@@ -14,6 +14,7 @@ use super::keeper::Reopening;
 use super::open_args::{Wanted, granted};
 use super::owned::Opening;
 use super::session::{Session, Unexecuted};
+use super::statuses::{Unopened, unopened};
 use super::wire::{Results, put};
 use crate::error::OpError;
 use crate::opens::OpenFile;
@@ -52,19 +53,12 @@ impl Nfs4 {
                 }
                 return Ok(true);
             }
-            Err(OpError::Status(Status::NO_GRACE | Status::RECLAIM_BAD | Status::RECLAIM_CONFLICT)) => {}
-            Err(OpError::Status(Status::NOENT | Status::NOTDIR | Status::SYMLINK)) if by_name => {
-                file.lose(Status::STALE);
-            }
-            // The file is gone, or the user may not open it any longer.
-            Err(OpError::Status(
-                status @ (Status::STALE
-                | Status::NOENT
-                | Status::ACCESS
-                | Status::PERM
-                | Status::ROFS
-                | Status::ISDIR),
-            )) => file.lose(status),
+            Err(OpError::Status(status)) => match unopened(status, by_name) {
+                Some(Unopened::AtNextUse) => {}
+                Some(Unopened::Stale) => file.lose(Status::STALE),
+                Some(Unopened::Lost) => file.lose(status),
+                None => return Err(OpError::Status(status)),
+            },
             Err(error) => return Err(error),
         }
         Ok(false)

@@ -14,6 +14,9 @@ use crate::engine::{Label, Record};
 use crate::error::OpError;
 use crate::record::RecordWriter;
 
+/// Bytes of a request or reply apart from its operations, rounded up: headers, credentials, SEQUENCE.
+pub(super) const OVERHEAD: usize = 1024;
+
 /// Encodes a compound, with SEQUENCE in front if there is one.
 pub(crate) fn encode_compound(
     xid: u32,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::attributes::SetAttributes;
+use client::cache::limiter::{Budget, Limiter};
 use client::config::{Caches, Config, Version};
 use client::error::OpError;
 use client::fs::inode::{Inode, Mount, OpenFile, OpenFlags};
@@ -182,6 +183,51 @@ fn without_caches_small_files_take_a_lookup_and_a_read_and_each_directory_is_res
         link.calls.borrow_mut().clear();
         fs.open(b"file", &OpenOptions::READ).await.unwrap().close().await.unwrap();
         assert_eq!((count(Proc::LOOKUP), count(Proc::ACCESS), link.calls.borrow().len()), (1, 1, 2));
+    });
+}
+
+/// 1994, §4: the reading of a large directory must not push out what is used.
+#[test]
+fn a_huge_listing_leaves_the_other_caches_alone() {
+    const ENTRIES: usize = 20_000;
+    const WARM: usize = 50;
+    let link = Link::new();
+    let memory = Limiter::new(Budget::new(4 << 20));
+    let client = link.connect(Config { caches: Caches { memory, ..Caches::default() }, ..config() }).unwrap();
+    link.run(async {
+        let (fs, _) = FileSystem::mount(client, root(), b"/export").await.unwrap();
+        let names = |directory: &str, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{directory}/{number}")).collect()
+        };
+        let (huge, warm) = (names("huge", ENTRIES), names("warm", WARM));
+        fs.mkdir(b"huge", 0o755).await.unwrap();
+        fs.mkdir(b"warm", 0o755).await.unwrap();
+        for name in huge.iter().chain(&warm) {
+            let data = Bytes::from(name.clone());
+            let file = WholeFile { path: name.as_bytes(), mode: 0o644, data };
+            fs.write_many(&[file]).await.remove(0).unwrap();
+        }
+        let use_warm = async || {
+            let before = link.calls.borrow().len();
+            for name in &warm {
+                assert_eq!(fs.lstat(name.as_bytes()).await.unwrap().size, name.len() as u64);
+                let file = fs.open(name.as_bytes(), &OpenOptions::READ).await.unwrap();
+                assert_eq!(file.read_at(0, 100).await.unwrap().concat(), name.as_bytes());
+                file.close().await.unwrap();
+            }
+            assert_eq!(fs.read_dir(b"warm", false).await.unwrap().len(), WARM);
+            link.calls.borrow().len() - before
+        };
+        use_warm().await;
+        let warm_calls = use_warm().await;
+        for _ in 0..2 {
+            assert_eq!(fs.read_dir(b"huge", true).await.unwrap().len(), ENTRIES);
+            assert_eq!(
+                use_warm().await,
+                warm_calls,
+                "opens ask whether the files have changed; nothing else asks"
+            );
+        }
     });
 }
 

@@ -41,6 +41,12 @@ fn files_of_two_directories_resolve_each_directory_once() {
                 assert_eq!(data.unwrap(), path);
             }
             assert_eq!(sent() - before, 2 + compounds, "{version:?}");
+            let (before, opens) = (sent(), peer.count(OpNum::OPEN));
+            for (path, data) in paths.iter().zip(fs.read_many_unopened(&paths, 4096).await) {
+                assert_eq!(data.unwrap(), path);
+            }
+            assert_eq!(peer.count(OpNum::OPEN), opens, "{version:?}");
+            assert_eq!(sent() - before, 2 + compounds, "{version:?}");
             let before = sent();
             assert!(fs.stat_many(&paths).await.iter().all(Result::is_ok));
             assert!(sent() - before <= 2 + compounds, "{version:?}");

@@ -237,3 +237,26 @@ fn names_of_connected_clients_are_known_after_a_reload() {
     assert_eq!(client.create(root, "behind"), Err(NfsStat::ROFS));
     server.stop();
 }
+
+/// The client's side: a command that calls for another user than its own is told what the server wants.
+#[test]
+fn a_command_that_is_refused_says_what_to_do() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let server = Server::start(&dir, &with(&dir, &[&export]));
+    let url = |query: &str| format!("nfs://{}/export{query}", server.address);
+    let list = |url: String| {
+        let mut command = Command::new(ENFYS);
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.args(["ls", &url]).output().expect("the binary starts")
+    };
+    assert!(list(url("")).status.success(), "as itself");
+    let refused = list(url("?uid=0"));
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success());
+    let wanted = "does not accept this user or this source port (AUTH_TOOWEAK): run as root, or let the export accept it \
+                  (`insecure`)";
+    assert!(message.contains(wanted), "{message}");
+}

@@ -93,6 +93,8 @@ blocking! { FileSystem:
     fn set_acl(path: &[u8], acl: &Acl) -> Result<Option<Attributes>, Error>;
     /// Reads whole files of at most `max` bytes; see [`client::fs::FileSystem::read_many`].
     fn read_many(paths: &[&[u8]], max: u32) -> Vec<Result<Bytes, Error>>;
+    /// The same without OPEN and CLOSE; see [`client::fs::FileSystem::read_many_unopened`].
+    fn read_many_unopened(paths: &[&[u8]], max: u32) -> Vec<Result<Bytes, Error>>;
     /// Writes whole files; see [`client::fs::FileSystem::write_many`].
     fn write_many(files: &[WholeFile<'_>]) -> Vec<Result<(), Error>>;
     /// Returns the attributes of many objects; see [`client::fs::FileSystem::stat_many`].

@@ -9,9 +9,9 @@ use protocol::nfs4::types::{HasStatus, SessionId, Stateid, Status};
 use xdr::padding;
 
 use super::super::Nfs4;
-use super::super::batch::{Item, OVERHEAD};
+use super::super::batch::Item;
 use super::super::session::Limits;
-use super::super::wire::{Results, encode_compound, take};
+use super::super::wire::{OVERHEAD, Results, encode_compound, take};
 use super::super::write_start::{SAFE, TRIAL, proven_limit};
 use super::many::{REPLY, close, take_written_file};
 use super::object::set_ops;

@@ -13,9 +13,9 @@ use protocol::nfs4::types::{HasStatus, Status};
 use rpc::auth::OpaqueAuth;
 
 use super::{Limits, Unexecuted};
-use crate::nfs4::batch::{Failure, OVERHEAD, failure};
 use crate::nfs4::getattr::get_attributes;
-use crate::nfs4::wire::Results;
+use crate::nfs4::statuses::is_too_large;
+use crate::nfs4::wire::{OVERHEAD, Results};
 use crate::permits::{Ticket, WaitQueue};
 
 /// Maximum number of calls in a compound.
@@ -134,7 +134,7 @@ impl Sharing {
         outcome: Result<Results, Unexecuted>,
         queue: &mut WaitQueue,
     ) {
-        let is_too_large = |status| members.len() > 1 && failure(status) == Failure::Smaller;
+        let is_too_large = |status| members.len() > 1 && is_too_large(status);
         let mut results = match outcome {
             Ok(results) => results,
             Err(Unexecuted::Refused(status)) if is_too_large(status) => {
