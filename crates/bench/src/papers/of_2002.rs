@@ -13,6 +13,11 @@ const TAIL_MAX: f64 = 3.0;
 /// Files of Figure 7. The client keeps at most 512 MiB of data that are written and not committed.
 const WITHIN_MEMORY: [&str; 3] = ["25MiB", "100MiB", "400MiB"];
 const BEYOND_MEMORY: &str = "1500MiB";
+/// Servers of Figures 5 and 6: files in memory, and on a model of a disk that writes 2.3 MB/s.
+const FAST: &str = "enfys-memory";
+const SLOW: &str = "enfys-disk-1994";
+/// Minimum ratio of the usual call on the fast server to that on the slow one, for the writer to count as slower.
+const SLOWER: f64 = 1.1;
 
 pub(super) const FIGURES: &[Figure] = &[
     Figure {
@@ -37,6 +42,22 @@ pub(super) const FIGURES: &[Figure] = &[
         finding: "Latency stays low as the number of outstanding requests grows: mean 137 µs, without spikes.",
         plan: |scale| plan(scale.pick("25MB", "100MB", "100MB")),
         judge: judge_tail,
+    },
+    Figure {
+        name: "2002:fig5",
+        title: "Latency of each write(2) of a 30 MB file on a fast and on a slow server",
+        finding: "A faster server makes the writer slower, because both want the kernel's lock: mean 149 µs on the fast and 113 µs on the \
+                  slow server; 127 and 105 µs (Figure 6) when the lock is not held over a send.",
+        plan: |scale| {
+            let size = scale.pick("5MB", "30MB", "30MB");
+            let targets: String =
+                [FAST, SLOW].map(|name| format!("[[target]]\nname = '{name}'\nserver = 'local:{name}'\n")).concat();
+            format!(
+                "[matrix]\nversions = ['3']\noptions = ['caches=on']\n{targets}[[workload]]\nname = 'stream-write'\n\
+                 set = {{ file-size = '{size}', io-size = '8KiB' }}\n"
+            )
+        },
+        judge: judge_servers,
     },
     Figure {
         name: "2002:fig7",
@@ -118,6 +139,23 @@ fn judge_tail(runs: &Runs<'_>) -> Option<Judgement> {
     ))
 }
 
+/// Compares the usual calls: a mean has the calls that waited for one of the machine's processors, which the fast server uses too.
+fn judge_servers(runs: &Runs<'_>) -> Option<Judgement> {
+    let of = |server| {
+        let pick = Pick::v3().target(server);
+        let number = |number: fn(&[f64]) -> Option<f64>| runs.samples(&pick, "write_us", number);
+        let usual = number(|calls| median(calls.to_vec()))?;
+        Some((number(mean)?, usual, runs.sample(&pick, "until_close_mb_per_s")?))
+    };
+    let (fast, slow) = (of(FAST)?, of(SLOW)?);
+    let text = |(mean, usual, rate): (f64, f64, f64)| {
+        format!("mean {mean:.1} µs, median {usual:.1} µs at {rate:.0} MB/s until close")
+    };
+    let ours = format!("fast server: {}; slow one: {}", text(fast), text(slow));
+    let is_seen = fast.1 > slow.1 * SLOWER;
+    Some(conclude(runs, is_seen, ours, "no lock is held over a send"))
+}
+
 fn judge_sizes(runs: &Runs<'_>) -> Option<Judgement> {
     let of = |size: &str| {
         let pick = Pick::v41().with("file-size", size);
@@ -185,6 +223,23 @@ mod tests {
         assert_eq!(verdict("2002:fig4", &results(&grows)), Verdict::NotSeen);
         let spikes: Vec<f64> = (0..1000).map(|call| if call % 50 == 0 { 31.0 } else { 10.0 }).collect();
         assert_eq!(verdict("2002:fig4", &results(&spikes)), Verdict::NotSeen);
+    }
+
+    #[test]
+    fn a_fast_server_that_slows_the_writer_is_told_from_one_that_does_not() {
+        let of = |server: &str, usual: f64| {
+            let mut run = result(server, "3", 1, 100);
+            let mut calls = vec![usual; 99];
+            // One call has waited for a processor.
+            calls.push(5000.0);
+            run.samples.insert("write_us".to_owned(), calls);
+            run.samples.insert("until_close_mb_per_s".to_owned(), vec![100.0]);
+            run
+        };
+        let judge = |fast, slow| verdict("2002:fig5", &[of(FAST, fast), of(SLOW, slow)]);
+        assert_eq!(judge(149.0, 113.0), Verdict::Confirmed);
+        assert_eq!(judge(3.0, 3.0), Verdict::Reversed);
+        assert_eq!(judge(2.0, 3.0), Verdict::Reversed);
     }
 
     #[test]
