@@ -80,8 +80,8 @@ impl FileSystem {
             opened => opened,
         };
         let file = match file {
-            // RFC 8881 §18.16.4, RFC 7530 §16.16.5: the statuses of special files.
-            Err(OpError::Status(Status::WRONG_TYPE | Status::INVAL))
+            // RFC 8881 §18.16.4, RFC 7530 §16.16.5: the statuses of special files; version 4.0 has none of their own.
+            Err(OpError::Status(Status::WRONG_TYPE | Status::INVAL | Status::SYMLINK))
                 if !matches!(
                     self.resolve(path, true).await?.attributes.kind,
                     FileKind::Regular | FileKind::Directory

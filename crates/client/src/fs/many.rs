@@ -48,7 +48,8 @@ pub struct NewPath<'a> {
 type Place = Result<(FileHandle, Vec<u8>), OpError>;
 
 impl FileSystem {
-    /// Reads files of at most `max` bytes, whole, many in a request. Symbolic links are followed, one request each.
+    /// Reads files of at most `max` bytes, whole, many in a request. Symbolic links are followed, some requests each; so is a file read
+    /// of which the server sent only a part.
     ///
     /// # Errors
     /// As open(2) and read(2); [`OpError::Invalid`] with EFBIG for a longer file.
@@ -84,9 +85,14 @@ impl FileSystem {
         let mut outcomes = Vec::with_capacity(paths.len());
         for (path, place) in paths.iter().zip(&places) {
             outcomes.push(match place.clone().and_then(|_| next(&mut read)) {
-                Ok(whole) if whole.is_whole || whole.attributes.size <= u64::from(max) => Ok(whole.data),
-                Ok(_) => Err(self.failed("read", path, TOO_LONG)),
-                Err(OpError::Status(Status::SYMLINK)) => self.read_link_target(path, max).await,
+                Ok(whole) if whole.is_whole || whole.data.len() as u64 == whole.attributes.size => {
+                    Ok(whole.data)
+                }
+                Ok(whole) if whole.attributes.size > u64::from(max) => {
+                    Err(self.failed("read", path, TOO_LONG))
+                }
+                // RFC 8881 §18.22.3: a server may send less than requested; Linux's does if a compound of version 4.0 has many READs.
+                Ok(_) | Err(OpError::Status(Status::SYMLINK)) => self.read_alone(path, max).await,
                 Err(cause) => Err(self.failed("read", path, cause)),
             });
         }
@@ -115,7 +121,7 @@ impl FileSystem {
         for (file, place) in files.iter().zip(&places) {
             outcomes.push(match place.clone().and_then(|_| next(&mut written)) {
                 Ok(_) => Ok(()),
-                Err(OpError::Status(Status::SYMLINK)) => self.write_link_target(file).await,
+                Err(OpError::Status(Status::SYMLINK)) => self.write_alone(file).await,
                 Err(cause) => Err(self.failed("write", file.path, cause)),
             });
         }
@@ -214,7 +220,7 @@ impl FileSystem {
         }
         let place = |parent: &Option<(Vec<u8>, Vec<u8>)>| {
             let (parent, name) = parent.as_ref().ok_or(NO_NAME)?;
-            crate::names::check(name)?;
+            self.mounted().check_name(name)?;
             Ok((known[&parent[..]].clone()?, name.clone()))
         };
         parents.iter().map(place).collect()
@@ -238,7 +244,7 @@ impl FileSystem {
         self.mounted().expire(&directories);
     }
 
-    async fn read_link_target(&self, path: &[u8], max: u32) -> Result<Bytes, Error> {
+    async fn read_alone(&self, path: &[u8], max: u32) -> Result<Bytes, Error> {
         let file = self.open(path, &OpenOptions::READ).await?;
         let read = file.read_at(0, max as usize + 1).await;
         file.close().await?;
@@ -246,7 +252,7 @@ impl FileSystem {
         if data.len() > max as usize { Err(self.failed("read", path, TOO_LONG)) } else { Ok(data.into()) }
     }
 
-    async fn write_link_target(&self, file: &WholeFile<'_>) -> Result<(), Error> {
+    async fn write_alone(&self, file: &WholeFile<'_>) -> Result<(), Error> {
         let options = OpenOptions { permissions: file.mode, ..OpenOptions::CREATE };
         let open = self.open(file.path, &options).await?;
         let written = open.write_at(0, file.data.clone()).await;

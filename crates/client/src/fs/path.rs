@@ -30,6 +30,9 @@ impl FileSystem {
             return Err(OpError::Invalid(Errno::ENAMETOOLONG, "the path is too long"));
         }
         let names = split(path);
+        for name in names.iter().filter(|name| **name != b"..") {
+            self.mounted().check_name(name)?;
+        }
         if !names.contains(&&b".."[..]) {
             // Nearly all paths have no symbolic link: one chain of LOOKUPs finds the object.
             match self.resolve_plain(&names).await {
@@ -116,7 +119,7 @@ impl FileSystem {
         let Some((name, parents)) = names.split_last() else {
             return Err(OpError::Invalid(Errno::EBUSY, "the root has no name"));
         };
-        crate::names::check(name)?;
+        self.mounted().check_name(name)?;
         // Its attributes tell only whether cached names are still valid.
         if parents.is_empty() && !self.mounted().caches_names() {
             return Ok((self.root_inode(), name.to_vec()));

@@ -97,8 +97,8 @@ impl Nfs4 {
         Ok(Ok(Sent { snapshot, open_stateid, results }))
     }
 
-    /// Sends LOCKU through one open; with an owner's last lock the server forgets its stateid (FREE_STATEID, RFC 8881 §18.38) or in
-    /// 4.0 the owner itself (RELEASE_LOCKOWNER, RFC 7530 §16.37). Returns `None` if the server has nothing to unlock.
+    /// Sends LOCKU through one open; with an owner's last lock there the server forgets its stateid (FREE_STATEID, RFC 8881 §18.38).
+    /// Returns `None` if the server has nothing to unlock.
     pub(super) async fn unlock_in(
         &self,
         session: &Arc<Session>,
@@ -114,14 +114,8 @@ impl Nfs4 {
         }
         let Some(stateid) = part.snapshot.stateid else { return Ok(None) };
         let lock_stateid = in_request(session, stateid);
-        let forget = match session.minor_version {
-            0 if part.is_last_of_owner => {
-                let lock_owner = lock_owner(session.client_id, locker.number());
-                Some(Op::ReleaseLockOwner(ReleaseLockOwnerArgs { lock_owner }))
-            }
-            0 => None,
-            _ => part.is_last.then(|| Op::FreeStateid(FreeStateidArgs { stateid: lock_stateid })),
-        };
+        let forgets = session.minor_version > 0 && part.is_last;
+        let forget = forgets.then(|| Op::FreeStateid(FreeStateidArgs { stateid: lock_stateid }));
         let ops = |[seqid]: [u32; 1]| {
             let (lock_type, offset, length) = (LockType::Write, range.offset(), range.wire_length());
             let unlock = Op::LockU(LockUArgs { lock_type, seqid, lock_stateid, offset, length });
@@ -130,6 +124,20 @@ impl Nfs4 {
         let mut no_locker = Seqid::Ignored;
         let seqid = turns.locker.as_deref_mut().unwrap_or(&mut no_locker);
         self.run_as(session, caller, [seqid], ops).await.map(|(results, _)| Some(results))
+    }
+
+    /// Lets a server of 4.0 forget an owner without locks (RFC 7530 §16.37); returns whether it did. The compound is not that of the
+    /// LOCKU: NFS-Ganesha 4.3 keeps the reply to LOCKU in the owner, which is freed by then, and crashes.
+    pub(super) async fn release_owner(
+        &self,
+        session: &Arc<Session>,
+        caller: &Caller,
+        locker: &LockerUse,
+    ) -> bool {
+        let lock_owner = lock_owner(session.client_id, locker.number());
+        let release = Op::ReleaseLockOwner(ReleaseLockOwnerArgs { lock_owner });
+        let released = session.compound(caller.credential(), &[release], true).await;
+        released.is_ok_and(|results| results.status() == Status::OK)
     }
 }
 

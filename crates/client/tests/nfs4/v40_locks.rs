@@ -47,8 +47,8 @@ fn the_last_unlock_releases_the_owner() {
     }
     let lock = [OpNum::PUTFH, OpNum::LOCK, OpNum::GETATTR].to_vec();
     let unlock = [OpNum::PUTFH, OpNum::LOCKU].to_vec();
-    let last = [&unlock[..], &[OpNum::RELEASE_LOCKOWNER]].concat();
-    let once = [lock.clone(), lock, unlock, last];
+    let release = [OpNum::RELEASE_LOCKOWNER].to_vec();
+    let once = [lock.clone(), lock, unlock.clone(), unlock, release];
     assert_eq!(*peer.compounds.borrow(), [once.clone(), once].concat());
     world.run(file.close()).unwrap();
 }

@@ -11,6 +11,7 @@ mod link;
 mod lost_replies;
 mod lying;
 mod old_linux;
+mod short_reads;
 mod watching;
 
 /// The version of clients without another one.

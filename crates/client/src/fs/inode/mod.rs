@@ -26,6 +26,7 @@ use crate::cache::names::LookupCache;
 use crate::client::Client;
 use crate::config::Caller;
 use crate::delegations::DelegatedCache;
+use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::{FileHandle, FsInfo, Object};
 use crate::write::{Settings, WriteBehind};
@@ -176,6 +177,23 @@ impl Mount {
     #[must_use]
     pub fn info(&self) -> FsInfo {
         self.shared.info
+    }
+
+    /// Checks a name that a caller passes, and that it is not longer than the server's file systems have: some servers answer requests
+    /// with longer names as malformed.
+    ///
+    /// # Errors
+    /// [`OpError::Invalid`] with ENAMETOOLONG, and as [`crate::names::check`].
+    pub(in crate::fs) fn check_name(&self, name: &[u8]) -> Result<(), OpError> {
+        crate::names::check(name)?;
+        // A maximum of 0 is unknown.
+        if (1..name.len()).contains(&(self.info().name_max as usize)) {
+            return Err(OpError::Invalid(
+                Errno::ENAMETOOLONG,
+                "the name is longer than the server's maximum",
+            ));
+        }
+        Ok(())
     }
 
     /// Sets a function that the cache calls when attributes or names become invalid before their timeout: another client has changed the

@@ -32,7 +32,7 @@ impl Inode {
     /// # Errors
     /// [`Status::NOENT`] if there is none.
     pub async fn lookup(&self, caller: &Caller, name: &[u8]) -> Result<(Self, Attributes), OpError> {
-        crate::names::check(name)?;
+        self.mount.check_name(name)?;
         if let Some(found) = self.lookup_cached(caller, name).await? {
             return Ok(found);
         }

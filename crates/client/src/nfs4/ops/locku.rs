@@ -79,10 +79,10 @@ impl Nfs4 {
             return Ok(());
         }
         let mut attempts = self.attempts();
-        let sent = loop {
+        let (session, sent) = loop {
             let session = attempts.session().await?;
             match self.unlock_in(&session, caller, locker, range, part).await {
-                Ok(sent) => break sent,
+                Ok(sent) => break (session, sent),
                 Err(error) => attempts.handle(error)?,
             }
         };
@@ -92,8 +92,9 @@ impl Nfs4 {
             Ok(stateid) => {
                 let keeps_stateid = !part.is_last || !self.has_sessions();
                 locker.unlocked(part, range, keeps_stateid.then_some(stateid));
-                // In 4.0, a server that still finds locks remembers the owner (RFC 7530 §16.37.3).
-                if !self.has_sessions() && part.is_last_of_owner && results.skip().is_ok() {
+                // A server that still finds locks remembers the owner (RFC 7530 §16.37.3).
+                let is_released = !self.has_sessions() && part.is_last_of_owner;
+                if is_released && self.release_owner(&session, caller, locker).await {
                     locker.released();
                 }
             }
