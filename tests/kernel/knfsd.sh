@@ -11,6 +11,9 @@ mknod /dev/ubdb b 98 16
 kernel=$(uname -r)
 mkdir -p /run/rpcbind "/run/modules/lib/modules/$kernel" "$KNFSD_ROOT"
 mount --bind "/usr/lib/uml/modules/$kernel" "/run/modules/lib/modules/$kernel"
+# Locks wait for the end of this time, which otherwise is 50 s.
+modprobe -d /run/modules lockd
+echo 10 >/proc/sys/fs/nfs/nlm_grace_period
 modprobe -d /run/modules nfsd
 mount -t nfsd nfsd /proc/fs/nfsd
 # Debian's configuration asks the server's own list of users for groups, and not the client.
@@ -38,7 +41,12 @@ for export in / /export /space /quota; do
     exportfs -o "$mode,$EXPORT_MODE,no_root_squash,insecure,no_subtree_check,fsid=$number" "*:$KNFSD_ROOT$export"
     number=$((number + 1))
 done
+# Locks of version 3 wait for the status monitor.
+mkdir -p /var/lib/nfs/sm /var/lib/nfs/sm.bak
+chown statd /var/lib/nfs/sm /var/lib/nfs/sm.bak
+rpc.statd --no-notify
 rpc.mountd --port "$MOUNT_PORT"
 # The driver waits for the port of NFS.
-rpc.nfsd --grace-time 2 --lease-time 10 4 || poweroff -f
+# The kernel takes no shorter time of grace.
+rpc.nfsd --grace-time 10 --lease-time 10 4 || poweroff -f
 exec sleep infinity

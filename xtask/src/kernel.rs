@@ -89,6 +89,8 @@ pub(crate) struct Options {
 const JOBS_PER_CORE: usize = 2;
 /// Maximum number of concurrent guests by default. With more, tests could exceed their time limits.
 const JOBS_DEFAULT_MAX: usize = 4;
+/// The test that runs the program of [`build_operations`].
+const OPERATIONS_TEST: &str = "library";
 /// Memory of a guest, its server and the page cache of both.
 const JOB_MEMORY_KIB: usize = 1536 << 10;
 
@@ -191,6 +193,9 @@ fn run_choices(choices: &[Options]) -> Outcome {
         return Ok(tally);
     };
     build()?;
+    if portions.iter().any(|portion| portion.options.tests.iter().any(|test| test == OPERATIONS_TEST)) {
+        build_operations()?;
+    }
     if choices.iter().any(|options| options.timings) {
         build_peers();
     }
@@ -200,7 +205,11 @@ fn run_choices(choices: &[Options]) -> Outcome {
 }
 
 fn chosen_combinations(options: &Options) -> Vec<Combination> {
-    Combination::all().filter(|it| is_chosen(options, it)).collect()
+    let all: Vec<Combination> = match options.server_kind {
+        ServerKind::Knfsd => Combination::of_guest().collect(),
+        ServerKind::Enfys | ServerKind::Ganesha => Combination::all().collect(),
+    };
+    all.into_iter().filter(|it| is_chosen(options, it)).collect()
 }
 
 fn is_chosen(options: &Options, combination: &Combination) -> bool {
@@ -209,8 +218,7 @@ fn is_chosen(options: &Options, combination: &Combination) -> bool {
         true => (Some(Version::V3), Some(Export::Async), Some(Backend::Local)),
         false => (options.version, options.export, options.backend),
     };
-    // The files of knfsd are in its guest, where `host` scripts cannot read them.
-    let backend = if options.server_kind == ServerKind::Knfsd { Some(Backend::Memory) } else { backend };
+    let backend = if options.server_kind == ServerKind::Knfsd { None } else { backend };
     version.is_none_or(|it| it == combination.version)
         && export.is_none_or(|it| it == combination.export)
         && backend.is_none_or(|it| it == combination.backend)
@@ -283,17 +291,27 @@ fn build() -> Result<(), String> {
     for package in ["kernel-probe", "enfys"] {
         // The Kerberos tests need it.
         let features: &[&str] = if package == "enfys" { &["--features", "krb5"] } else { &[] };
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--release", "--package", package])
-            .args(features)
-            .current_dir(workspace_root())
-            .status()
-            .map_err(|error| format!("cargo build: {error}"))?;
-        if !status.success() {
-            return Err(format!("cargo build --package {package} failed"));
-        }
+        cargo_build(&[&["--release", "--package", package], features].concat())?;
     }
     Ok(())
+}
+
+/// Builds the program that calls every operation of the library, as `cargo test` does: it needs no second build of the library.
+fn build_operations() -> Result<(), String> {
+    cargo_build(&["--workspace", "--example", "operations"])
+}
+
+fn cargo_build(arguments: &[&str]) -> Result<(), String> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet"])
+        .args(arguments)
+        .current_dir(workspace_root())
+        .status()
+        .map_err(|error| format!("cargo build: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("cargo build {} failed", arguments.join(" "))),
+    }
 }
 
 /// Builds the programs of other clients, to compare with. A test leaves out those that are missing.

@@ -29,7 +29,7 @@ use std::thread::{self, JoinHandle, Thread};
 use bytes::Bytes;
 use client::Client;
 use client::attributes::{Attributes, SetAttributes};
-use client::config::{Caller, Config};
+use client::config::{Caches, Caller, Config};
 use client::engine::{CallError, ConnectError, Engine};
 use client::error::{Error, OpError};
 use client::fs::{self, OpenOptions};
@@ -109,6 +109,8 @@ impl Connection {
     /// EHOSTUNREACH if the host has no address, and as [`Self::open`] and [`Self::mount`].
     pub fn to(url: &Url) -> Result<(Self, FileSystem), Error> {
         let config = connect::config(url);
+        let caches = Caches::new(config.caches.memory.clone(), &url.options);
+        let config = Config { caches, ..config };
         let route = connect::route(url).map_err(|error| {
             let cause = CallError::Unreachable(ConnectError { reason: error.to_string().into() });
             let server = Arc::clone(&config.server);

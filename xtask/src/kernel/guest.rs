@@ -128,6 +128,7 @@ impl GuestConfig<'_> {
             ("SERVER", self.server_kind.address().to_owned()),
             ("ENFYS", self.enfys.as_deref().map(quoted).unwrap_or_default()),
             ("CLIENT", quoted(&server::enfys_binary())),
+            ("OPERATIONS", quoted(&server::operations_binary())),
             ("PEERS", quoted(&programs_of_peers())),
             ("KNFSD_ROOT", self.server_kind.export_root().to_owned()),
             ("PORT", server::PORT.to_string()),

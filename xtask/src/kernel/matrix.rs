@@ -66,6 +66,13 @@ impl Combination {
         full.chain(newest).chain(oldest)
     }
 
+    /// Returns those of a server in a guest: its files are where `host` scripts cannot read them, as if they were in memory.
+    pub(super) fn of_guest() -> impl Iterator<Item = Combination> {
+        let versions = [Version::V3, Version::V40, Version::V41, Version::V42];
+        let (export, backend) = (Export::Sync, Backend::Memory);
+        versions.into_iter().map(move |version| Combination { version, export, backend })
+    }
+
     /// Returns the options that select exactly this combination.
     pub(super) fn arguments(&self) -> [&'static str; 6] {
         ["--version", self.version.name(), "--export", self.export.name(), "--backend", self.backend.name()]

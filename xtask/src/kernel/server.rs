@@ -169,6 +169,11 @@ pub(super) fn enfys_binary() -> PathBuf {
     release_dir().join("enfys")
 }
 
+/// Returns the path of the program that calls every operation of the library.
+pub(super) fn operations_binary() -> PathBuf {
+    target_dir().join("debug/examples/operations")
+}
+
 fn write(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
@@ -198,8 +203,10 @@ fn ganesha_command(directories: &Directories) -> Result<String, String> {
     let file = directories.work.join("ganesha.conf");
     write(&file, &config)?;
     let (file, log) = (file.display(), directories.work.join("ganesha.log"));
+    // Locks of version 3 need a status monitor beside the server.
     Ok(format!(
-        "pgrep -x rpcbind >/dev/null || rpcbind -w; mkdir -p /run/ganesha; exec ganesha.nfsd -F -f {file} -L {} -p /run/ganesha/pid",
+        "pgrep -x rpcbind >/dev/null || rpcbind -w; \
+         pgrep -x rpc.statd >/dev/null || {{ (cd /var/lib/nfs && mkdir -p sm sm.bak && chown statd . sm sm.bak); rpc.statd --no-notify; }}; mkdir -p /run/ganesha; exec ganesha.nfsd -F -f {file} -L {} -p /run/ganesha/pid",
         log.display()
     ))
 }
