@@ -10,20 +10,6 @@ esac
 # url PATH: the URL of a path below the test's directory.
 url() { echo "nfs://$SERVER$(export_root)/export/$TEST/$1?$options"; }
 
-# copied A B: the trees are the same. NFS-Ganesha does not set times of symbolic links, for the kernel's mount neither.
-copied() {
-    if [ "$VERSION" = 2 ]; then
-        # Version 2 has times of microseconds.
-        for tree in "$1" "$2"; do "$PROBE" manifest "$tree" | sed 's/\( mtime=[0-9]*\.[0-9]\{6\}\)[0-9]*/\1/'; done >"$L/both"
-        same '' "$(sort "$L/both" | uniq -c | awk '$1 != 2 { print }' | head -20)" "differences"
-    elif [ -n "$ENFYS$KNFSD_ROOT" ]; then
-        same_trees "$1" "$2"
-    else
-        for tree in "$1" "$2"; do "$PROBE" manifest "$tree" | sed 's/\( symlink .*\) mtime=[0-9.]*/\1/'; done >"$L/both"
-        same '' "$(sort "$L/both" | uniq -c | awk '$1 != 2 { print }' | head -20)" "differences"
-    fi
-}
-
 "$PROBE" tree "$L/original" 1200
 "$CLIENT" cp -r -p "$L/original" "$(url up)"
 remount

@@ -79,7 +79,7 @@ impl Measure<'_> {
         let location = session.locate(url).await?;
         let start = Entry::start(location.object("access", false).await?);
         if !start.is_directory() {
-            let bytes = self.bytes(&start.object.attributes);
+            let Some(bytes) = self.bytes(&start.object.attributes) else { return Ok(0) };
             self.print(url, bytes);
             return Ok(bytes);
         }
@@ -94,11 +94,11 @@ impl Measure<'_> {
                         self.output.fail(&failed("list", &url, &cause));
                         Vec::new()
                     });
-                    sums.push(self.bytes(&entry.object.attributes));
+                    sums.push(self.bytes(&entry.object.attributes).unwrap_or_default());
                     walk.descend(entry, listing);
                 }
                 Step::Enter(entry) => {
-                    let bytes = self.bytes(&entry.object.attributes);
+                    let Some(bytes) = self.bytes(&entry.object.attributes) else { continue };
                     if let Some(sum) = sums.last_mut() {
                         *sum = sum.saturating_add(bytes);
                     }
@@ -126,15 +126,15 @@ impl Measure<'_> {
         depth <= most
     }
 
-    /// Returns an object's part of the sum; a file with several names counts once.
-    fn bytes(&mut self, attributes: &Attributes) -> u64 {
+    /// Returns an object's part of the sum; `None` for a further name of a file, which is neither counted nor shown.
+    fn bytes(&mut self, attributes: &Attributes) -> Option<u64> {
         if attributes.nlink > 1 && attributes.kind != FileKind::Directory {
             let file = (attributes.fsid, attributes.fileid);
             if self.linked.len() < LINKED_MAX && !self.linked.insert(file) {
-                return 0;
+                return None;
             }
         }
-        if self.arguments.apparent_size { attributes.size } else { attributes.used }
+        Some(if self.arguments.apparent_size { attributes.size } else { attributes.used })
     }
 
     fn print(&self, url: &Url, bytes: u64) {

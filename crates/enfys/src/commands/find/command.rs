@@ -214,10 +214,12 @@ impl Search<'_> {
         while let Some(action) = evaluation.next(&tested, &self.context) {
             match action {
                 Action::Print => {
-                    let shown = Quoting::of_terminal(self.output.is_terminal()).quote(text(&url).as_bytes());
+                    // With the options, so that other commands reach it in the same way, as the same user.
+                    let shown =
+                        Quoting::of_terminal(self.output.is_terminal()).quote(url.to_string().as_bytes());
                     self.output.print(&[&shown, &b"\n"[..]].concat());
                 }
-                Action::Print0 => self.output.print(&[text(&url).as_bytes(), b"\0"].concat()),
+                Action::Print0 => self.output.print(&[url.to_string().as_bytes(), b"\0"].concat()),
                 Action::List => self.list(&url, entry),
                 Action::Delete => {
                     if self.delete(location, entry, &url).await {
