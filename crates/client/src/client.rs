@@ -209,6 +209,27 @@ impl Client {
         }
     }
 
+    /// Returns the numbers of delegations of directories so far; none of them has local opens.
+    #[must_use]
+    pub fn directory_delegation_counts(&self) -> DelegationCounts {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => DelegationCounts::default(),
+            Protocol::Nfs4(nfs4) => nfs4.delegations.directory_counts(),
+        }
+    }
+
+    /// Returns the attributes of a directory, and the number of its delegation if the server grants one.
+    pub(crate) async fn delegate_directory(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+    ) -> Result<(Attributes, Option<u64>), OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => Ok((nfs3.get_attributes(caller, directory).await?, None)),
+            Protocol::Nfs4(nfs4) => nfs4.delegate_directory(caller, directory).await,
+        }
+    }
+
     /// Adds a cache that uses delegations.
     pub(crate) fn add_cache(&self, cache: Weak<dyn DelegatedCache>) {
         match &self.inner.protocol {
@@ -292,6 +313,13 @@ impl Client {
         match &self.inner.protocol {
             Protocol::Nfs3(_) => {}
             Protocol::Nfs4(nfs4) => nfs4.give_back(handle).await,
+        }
+    }
+
+    /// Begins the return of a delegation, if there is one.
+    pub(crate) fn begin_give_back(&self, handle: &FileHandle) {
+        if let Protocol::Nfs4(nfs4) = &self.inner.protocol {
+            nfs4.delegations.give_back(handle);
         }
     }
 

@@ -1,9 +1,12 @@
-//! Delegations of files (RFC 8881 §10.4): a table by file handle, without requests.
+//! Delegations of files and directories (RFC 8881 §10.4, §10.9): a table by handle, without requests.
 //!
 //! While a delegation is held, no other client changes the file. Opens that it covers, by callers whose access the server has
 //! checked under it, are *local*: they have no state at the server. An open that the server knows is not closed at its last
 //! use but *parked*, and used again by the next open of the same caller and mode. Attributes and data that were read under a
 //! delegation are valid as long as it is held. Under one for writing, written data may stay in the cache after a close.
+//!
+//! While one of a directory is held, no other client changes its entries or its attributes. Names, absent names, listings and
+//! attributes of the directory are valid as long. It cannot be reclaimed after a restart of the server.
 //!
 //! A delegation ends in three ways: it is returned (because of a recall, a bound, its age, or an own change of the file's
 //! name), it is lost (the server has revoked it), or it is not reclaimed after a restart of the server. From the recall on it
@@ -57,13 +60,17 @@ pub(crate) struct Delegations {
     caches: Mutex<Vec<Weak<dyn DelegatedCache>>>,
 }
 
-/// Counts an OPEN in flight that may get a delegation.
+/// Counts a request in flight that may get a delegation.
 #[derive(Debug)]
-pub(crate) struct Opening<'a>(&'a Delegations);
+pub(crate) struct Opening<'a> {
+    delegations: &'a Delegations,
+    /// Number of restarts of the server before the request.
+    pub(crate) restarts: u64,
+}
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        let mut table = self.0.table.lock();
+        let mut table = self.delegations.table.lock();
         table.openings -= 1;
         if table.openings == 0 {
             table.early.clear();
@@ -73,18 +80,22 @@ impl Drop for Opening<'_> {
 
 /// Opens and their ends.
 impl Delegations {
-    /// Notes that an OPEN is sent that may get a delegation. A recall may overtake its reply.
+    /// Notes that a request is sent that may get a delegation. A recall may overtake its reply.
     pub(crate) fn opening(&self) -> Opening<'_> {
-        self.table.lock().openings += 1;
-        Opening(self)
+        let mut table = self.table.lock();
+        table.openings += 1;
+        Opening { delegations: self, restarts: table.restarts }
     }
 
-    /// Takes a delegation from the reply to an OPEN. Returns its number; `None` if it must be returned at once, because the
-    /// file has another one.
+    /// Takes a delegation from a reply. Returns its number; `None` if it must be returned at once, because the file has another
+    /// one, or the server has restarted.
     pub(crate) fn granted(&self, grant: Grant, now: Duration) -> Option<u64> {
         let Grant { handle, location, kind, stateid, caller, mode, .. } = grant;
         let Grant { preserves_unlinked, limit, change, modified, .. } = grant;
         let mut table = self.table.lock();
+        if grant.restarts.is_some_and(|restarts| restarts != table.restarts) {
+            return None;
+        }
         if let Some(entry) = table.entries.get_mut(&handle) {
             if entry.stateid.other != stateid.other {
                 return None;
@@ -122,12 +133,12 @@ impl Delegations {
         if let Some(modified) = modified {
             self.times.lock().insert(handle, KeptTimes::new(modified));
         }
-        table.counts.granted += 1;
+        let counts = table.counts_of(kind);
+        (counts.granted, counts.held) = (counts.granted + 1, counts.held + 1);
         let early = table.early.iter().position(|other| *other == stateid.other);
         if let Some(at) = early {
             table.early.remove(at);
-            table.counts.recalled += 1;
-            table.begin_return(&handle);
+            table.recall(&handle);
         }
         if table.entries.len() > DELEGATIONS_MAX {
             table.return_oldest(DELEGATIONS_MAX / SURPLUS_PART, |_| true);
@@ -250,10 +261,24 @@ impl Delegations {
         Closing::Parked
     }
 
-    /// Returns the numbers of delegations.
+    /// Returns the numbers of delegations of files.
     pub(crate) fn counts(&self) -> DelegationCounts {
-        let table = self.table.lock();
-        DelegationCounts { held: table.entries.len(), ..table.counts }
+        self.table.lock().counts
+    }
+
+    /// Returns the numbers of delegations of directories.
+    pub(crate) fn directory_counts(&self) -> DelegationCounts {
+        self.table.lock().directory_counts
+    }
+
+    /// Returns whether there are none, also none that are being returned.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.lock().entries.is_empty()
+    }
+
+    /// Returns whether there is a delegation of this directory, which may be under way back to the server.
+    pub(crate) fn is_directory(&self, handle: &Handle) -> bool {
+        self.table.lock().entries.get(handle).is_some_and(|entry| entry.held.kind == Kind::Directory)
     }
 }
 
@@ -336,11 +361,7 @@ impl Delegations {
         let mut table = self.table.lock();
         let known = table.entries.get(handle).map(|entry| entry.stateid.other == stateid.other);
         match known {
-            Some(true) => {
-                if table.begin_return(handle) {
-                    table.counts.recalled += 1;
-                }
-            }
+            Some(true) => table.recall(handle),
             // Its grant may be on its way (§2.10.6.3).
             _ if table.openings > 0 => {
                 if table.early.len() == EARLY_RECALLS_MAX {
@@ -362,7 +383,12 @@ impl Delegations {
         let held = table.entries.values().filter(is_kept).count();
         let queued = table.queue.len();
         table.return_oldest(held.saturating_sub(keep), kinds);
-        table.counts.recalled += (table.queue.len() - queued) as u64;
+        let recalled: Vec<_> = table.queue.iter().skip(queued).copied().collect();
+        for handle in recalled {
+            if let Some(kind) = table.entries.get(&handle).map(|entry| entry.held.kind) {
+                table.counts_of(kind).recalled += 1;
+            }
+        }
         drop(table);
         self.signal.raise();
     }
@@ -471,8 +497,8 @@ impl Delegations {
     pub(crate) fn ended(&self, handle: &Handle) {
         let mut table = self.table.lock();
         self.times.lock().remove(handle);
-        if table.remove(handle).is_some_and(|entry| entry.phase == Phase::Returning) {
-            table.counts.returned += 1;
+        if let Some(entry) = table.remove(handle).filter(|entry| entry.phase == Phase::Returning) {
+            table.counts_of(entry.held.kind).returned += 1;
         }
     }
 }

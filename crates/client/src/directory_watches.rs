@@ -77,6 +77,12 @@ impl DirectoryWatches {
         self.inner.lock().requested.extend(directories);
     }
 
+    /// Returns whether directories are watched, or will be.
+    pub(crate) fn is_used(&self) -> bool {
+        let inner = self.inner.lock();
+        !(inner.held.is_empty() && inner.requested.is_empty())
+    }
+
     /// Notes the end of a request.
     pub(crate) fn requested(&self, directory: Handle, granted: Option<Stateid>) {
         let mut inner = self.inner.lock();

@@ -28,6 +28,13 @@ pub const ENTRY_BYTES: u64 = 384;
 /// Maximum number of own changes of one file whose place in the chain is not known yet; more invalidate.
 pub const LINKS_MAX: usize = 1024;
 
+/// The time within which a directory's attributes must be requested twice until a delegation of the directory is worth its requests.
+/// With the default timeouts, that is a directory which was used over two of them.
+pub const DELEGATION_WORTH: Duration = Duration::from_secs(180);
+/// The time without a request for a delegation of a directory after one was requested, or has ended: other clients may be changing the
+/// directory.
+pub const DELEGATION_PAUSE: Duration = Duration::from_secs(120);
+
 /// Maximum number of remembered states that own changes in flight have replaced: more than the requests in flight.
 const PASSED_MAX: usize = 256;
 
@@ -179,6 +186,10 @@ struct Entry {
     outdated: bool,
     /// The number of the delegation under which they were read: while it is held, they need no revalidation.
     delegation: Option<u64>,
+    /// Of a directory: the last request for its attributes because of their age.
+    revalidation: Option<Started>,
+    /// Of a directory: no delegation is requested before.
+    undelegated_until: Duration,
     /// The generation in which attributes or versions were last accepted.
     generation: u64,
     epoch: Epoch,
@@ -233,13 +244,54 @@ impl AttributeCache {
     /// Returns attributes that were read under the delegation with this number. They may be used while it is held.
     pub fn get_delegated(&self, file: FileId, delegation: u64) -> Option<&Attributes> {
         let entry = self.entries.get(&file)?;
-        let is_usable = entry.delegation == Some(delegation) && !entry.expired && !entry.outdated;
-        is_usable.then_some(&entry.attributes)
+        (entry.is_delegated(delegation) && !entry.outdated).then_some(&entry.attributes)
+    }
+
+    /// Returns whether cached content of the file, such as a directory's names, may be used while the delegation with this number is
+    /// held.
+    pub fn is_delegated(&self, file: FileId, delegation: u64) -> bool {
+        self.entries.get(&file).is_some_and(|entry| entry.is_delegated(delegation))
     }
 
     /// Notes that the attributes were read under the delegation with this number, which no other delegation has.
     pub fn delegate(&mut self, file: FileId, delegation: u64) {
-        self.entries.change(&file, |entry| entry.delegation = Some(delegation));
+        self.entries.change(&file, |entry| {
+            // While own changes are in flight, it is not known whether others have changed the directory before the delegation.
+            let is_undecided = entry.attributes.kind == FileKind::Directory && entry.changes > 0;
+            if !is_undecided {
+                entry.delegation = Some(delegation);
+            }
+        });
+    }
+
+    /// Notes that the attributes of a directory are requested again by `started`. Returns whether a delegation is to be requested with them: they
+    /// have been requested before within [`DELEGATION_WORTH`], and not within [`DELEGATION_PAUSE`] after another such request.
+    pub fn revalidate_directory(&mut self, directory: FileId, started: Started) -> bool {
+        let now = started.at;
+        let is_worth = self.entries.change(&directory, |entry| {
+            // Requests at the same time count once: the last one must have been answered.
+            let last = entry.revalidation.replace(started);
+            let last = last.filter(|last| entry.generation > last.generation);
+            let is_again = last.is_some_and(|last| now < last.at.saturating_add(DELEGATION_WORTH));
+            let is_worth = is_again && now >= entry.undelegated_until;
+            if is_worth {
+                entry.undelegated_until = now.saturating_add(DELEGATION_PAUSE);
+            }
+            is_worth
+        });
+        is_worth == Some(true)
+    }
+
+    /// Notes that the delegation of a directory has ended: for some time no other one is requested.
+    pub fn pause_delegation(&mut self, directory: FileId, now: Duration) {
+        let until = now.saturating_add(DELEGATION_PAUSE);
+        self.entries.change(&directory, |entry| entry.undelegated_until = until);
+    }
+
+    /// Expires the attributes of a directory of which a name was changed, unless that change was announced by
+    /// [`Self::start_change`].
+    pub fn expire_unannounced(&mut self, directory: FileId) {
+        self.entries.change(&directory, |entry| entry.expired |= entry.changes == 0);
     }
 
     /// Returns the time for which attributes may be used by others that have just got them.
@@ -391,6 +443,8 @@ impl AttributeCache {
             expired: false,
             outdated: false,
             delegation: None,
+            revalidation: None,
+            undelegated_until: Duration::ZERO,
             generation: self.generation,
             epoch: Epoch(self.last_epoch),
             valid: version,
@@ -507,6 +561,10 @@ impl Entry {
         }
         self.passed.push_back(self.valid);
         self.valid = after;
+    }
+
+    fn is_delegated(&self, delegation: u64) -> bool {
+        self.delegation == Some(delegation) && !self.expired
     }
 
     fn is_fresh(&self, now: Duration) -> bool {

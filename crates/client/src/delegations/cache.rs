@@ -49,8 +49,12 @@ pub(crate) trait DelegatedCache: Send + Sync {
     /// Notes that a request that changes a file is sent now; `None` if the cache has nothing of the file.
     fn start_change(self: Arc<Self>, handle: &Handle) -> Option<ChangeEnd>;
 
-    /// Notes that the delegation of a file has ended: others may change the file.
+    /// Notes that the delegation of a file or directory has ended: others may change it.
     fn ended(&self, handle: &Handle);
+
+    /// Notes that names of a directory were changed by a request of this client. The server does not recall the delegation, and the
+    /// request may not be the cache's.
+    fn names_changed(&self, directory: &Handle);
 
     /// Returns what the cache has of a file; `None` if nothing.
     fn cached(&self, handle: &Handle) -> Option<Cached>;

@@ -46,12 +46,15 @@ impl Delegations {
     }
 
     /// Begins to reclaim after a restart of the server. Returns the files whose delegations are reclaimed. Those whose return was
-    /// sent are not: they are lost.
+    /// sent, and those of directories (§10.9.5), are not: they are lost.
     pub(crate) fn begin_reclaim(&self) -> HashMap<Handle, Kind> {
         let mut table = self.table.lock();
+        table.restarts += 1;
         let mut claims = HashMap::new();
+        let mut lost = Vec::new();
         for (handle, entry) in &mut table.entries {
             match entry.phase {
+                Phase::Held if entry.held.kind == Kind::Directory => lost.push(*handle),
                 Phase::Held | Phase::Reclaiming => {
                     entry.phase = Phase::Reclaiming;
                     claims.insert(*handle, entry.held.kind);
@@ -67,6 +70,11 @@ impl Delegations {
                 }
                 Phase::Lost => {}
             }
+        }
+        if !lost.is_empty() {
+            lost.iter().for_each(|handle| table.lose(handle, true));
+            drop(table);
+            self.signal.raise();
         }
         claims
     }
@@ -93,8 +101,7 @@ impl Delegations {
             file.delegated(stateid);
         }
         if is_recalled {
-            table.counts.recalled += 1;
-            table.begin_return(handle);
+            table.recall(handle);
             drop(table);
             self.signal.raise();
         }

@@ -96,12 +96,34 @@ pub(super) struct Table {
     /// When idle delegations are searched; `None` without delegations.
     pub(super) search_at: Option<Duration>,
     pub(super) last_id: u64,
+    /// Number of restarts of the server that this client has noticed.
+    pub(super) restarts: u64,
+    /// Delegations of files.
     pub(super) counts: DelegationCounts,
+    /// Delegations of directories.
+    pub(super) directory_counts: DelegationCounts,
     /// Tasks that wait for the end of delegations.
     pub(super) waiting: Vec<Waker>,
 }
 
 impl Table {
+    /// Returns the counters of a kind.
+    pub(super) fn counts_of(&mut self, kind: Kind) -> &mut DelegationCounts {
+        match kind {
+            Kind::Read | Kind::Write => &mut self.counts,
+            Kind::Directory => &mut self.directory_counts,
+        }
+    }
+
+    /// Begins the return of a delegation that the server recalls, if it is held.
+    pub(super) fn recall(&mut self, handle: &Handle) {
+        if self.begin_return(handle)
+            && let Some(kind) = self.entries.get(handle).map(|entry| entry.held.kind)
+        {
+            self.counts_of(kind).recalled += 1;
+        }
+    }
+
     /// Returns the delegation of a file if it is held.
     pub(super) fn held(&mut self, handle: &Handle) -> Option<&mut Entry> {
         self.entries.get_mut(handle).filter(|entry| entry.phase == Phase::Held)
@@ -136,18 +158,20 @@ impl Table {
             entry.verdict = Verdict::Awaited;
             wake(&mut self.waiting);
         }
-        self.counts.lost += 1;
         entry.reclaims = false;
         // A return that is under way ends it.
         if entry.phase != Phase::Returning {
             self.queue.push_back(*handle);
         }
         entry.phase = Phase::Lost;
+        let kind = entry.held.kind;
+        self.counts_of(kind).lost += 1;
     }
 
     /// Forgets a delegation.
     pub(super) fn remove(&mut self, handle: &Handle) -> Option<Entry> {
         let entry = self.entries.remove(handle)?;
+        self.counts_of(entry.held.kind).held -= 1;
         self.wake();
         Some(entry)
     }

@@ -45,6 +45,7 @@ fn grant(table: &Delegations, number: usize, kind: Kind, now: Duration) -> Optio
         limit,
         change,
         modified: None,
+        restarts: None,
     };
     table.granted(grant, now)
 }
@@ -75,6 +76,7 @@ fn a_later_reply_may_change_the_kind_of_a_delegation() {
             limit,
             change,
             modified: None,
+            restarts: None,
         }
     };
     let before = table.held(&handle(1), START).unwrap();
@@ -198,6 +200,7 @@ fn a_second_delegation_of_a_file_is_not_kept() {
     let other = Grant {
         location: None,
         modified: None,
+        restarts: None,
         handle: handle(1),
         kind: Kind::Write,
         stateid: stateid(7),
@@ -301,4 +304,36 @@ fn a_revoked_delegation_covers_nothing_and_its_local_opens_are_known() {
     assert!(!table.stateids().iter().any(|(file, _)| *file == handle(1)), "it is not tested again");
     assert_eq!(due(&table, START), [handle(1)]);
     assert!(Arc::ptr_eq(&table.next_local(&handle(1)).unwrap(), &local));
+}
+
+#[test]
+fn a_delegation_of_a_directory_covers_no_open_and_ends_with_the_server() {
+    let table = both();
+    let before = table.opening();
+    grant(&table, 3, Kind::Directory, START).unwrap();
+    let counts = DelegationCounts { held: 1, granted: 1, ..DelegationCounts::default() };
+    assert_eq!((table.directory_counts(), table.counts().held), (counts, 2));
+    assert!(table.is_directory(&handle(3)) && !table.is_directory(&handle(1)));
+    assert!(open(&table, 3, &user(1), OpenMode::READ, START).is_none());
+    assert!(!table.begin_reclaim().contains_key(&handle(3)));
+    assert_eq!(table.held(&handle(3), START), None);
+    assert_eq!(due(&table, START), [handle(3)]);
+    assert_eq!(table.ending(&handle(3)).unwrap().stateid, None, "there is nothing to return");
+    table.ended(&handle(3));
+    assert_eq!(table.directory_counts(), DelegationCounts { held: 0, lost: 1, ..counts });
+    // The reply of the former server comes late.
+    let late = Grant {
+        handle: handle(4),
+        location: None,
+        kind: Kind::Directory,
+        stateid: stateid(4),
+        caller: user(1),
+        mode: OpenMode::READ,
+        preserves_unlinked: false,
+        limit: None,
+        change: None,
+        modified: None,
+        restarts: Some(before.restarts),
+    };
+    assert_eq!(table.granted(late, START), None);
 }

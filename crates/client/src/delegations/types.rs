@@ -19,18 +19,28 @@ pub(crate) enum Kind {
     Read,
     /// No other client uses the file (`OPEN_DELEGATE_WRITE`).
     Write,
+    /// No other client changes the directory's entries or attributes (RFC 8881 §10.9).
+    Directory,
 }
 
 impl Kind {
     /// Returns whether an open of this mode can be local.
     pub(super) const fn covers(self, mode: OpenMode) -> bool {
-        matches!(self, Self::Write) || !mode.write
+        match self {
+            Self::Read => !mode.write,
+            Self::Write => true,
+            Self::Directory => false,
+        }
     }
 
     /// Returns whether no other client can have a lock that conflicts with one of `kind` (§10.4.2): an exclusive lock needs an
     /// open for writing.
     pub(crate) fn excludes(self, kind: LockKind) -> bool {
-        self == Self::Write || kind == LockKind::Shared
+        match self {
+            Self::Read => kind == LockKind::Shared,
+            Self::Write => true,
+            Self::Directory => false,
+        }
     }
 }
 
@@ -73,6 +83,8 @@ pub(crate) struct Grant {
     pub(crate) change: Option<u64>,
     /// The time of the file's last change at the grant, if this client keeps the time of further changes (RFC 9754 §5).
     pub(crate) modified: Option<Timestamp>,
+    /// [`super::Opening::restarts`] of the request, if the delegation cannot be reclaimed.
+    pub(crate) restarts: Option<u64>,
 }
 
 /// A delegation in a reply, without the file.

@@ -124,6 +124,8 @@ pub(super) struct Connection {
     pub(super) made: u64,
     /// When bytes last arrived.
     pub(super) received_at: Duration,
+    /// When it was lost last.
+    pub(super) lost_at: Option<Duration>,
     /// Failures since the last reply.
     failures: u32,
     /// Calls without a reply over datagrams; `None` for a stream.
@@ -144,6 +146,7 @@ impl Connection {
             sender: None,
             made: 0,
             received_at: Duration::ZERO,
+            lost_at: None,
             failures: 0,
             datagrams,
             has_answered: false,
@@ -195,6 +198,7 @@ impl Connection {
 
     /// Handles a lost connection; calls have returned to the queue.
     pub(super) fn handle_loss(&mut self, now: Duration) {
+        self.lost_at = Some(now);
         self.sender = None;
         self.replies.clear();
         if self.queue.is_empty() {

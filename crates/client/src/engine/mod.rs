@@ -338,6 +338,12 @@ impl Engine {
         self.state.lock().connections[connection.0].received_at
     }
 
+    /// Returns when the connection was lost last; `None` if it never was.
+    #[must_use]
+    pub fn lost_at(&self, connection: ConnectionId) -> Option<Duration> {
+        self.state.lock().connections[connection.0].lost_at
+    }
+
     /// Returns whether the connection carries datagrams.
     #[must_use]
     pub fn has_datagrams(&self, connection: ConnectionId) -> bool {

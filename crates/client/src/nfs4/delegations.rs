@@ -85,7 +85,7 @@ impl Nfs4 {
         self.engine.time_of_day().is_some_and(|now| modified.seconds > now.seconds + CLOCK_SKEW_SECONDS)
     }
 
-    fn uses_delegations(&self) -> bool {
+    pub(super) fn uses_delegations(&self) -> bool {
         // In 4.0 the server can recall them only at a port of this machine.
         let can_recall = self.has_sessions() || self.engine.is_listening();
         self.config.caches.delegations && can_recall && self.delegations.has_cache()
@@ -123,6 +123,7 @@ impl Nfs4 {
                 limit,
                 change,
                 modified,
+                restarts: None,
             };
             let id = self.delegations.granted(grant, self.engine.now());
             if is_recalled {
@@ -142,13 +143,15 @@ impl Nfs4 {
         None
     }
 
-    /// Returns the delegation of a file that is held, if the lease is not over (§8.3).
+    /// Returns the delegation of a file or directory that is held, if the lease is not over (§8.3). That of a directory ends with a
+    /// restart of the server: after the loss of a connection it counts only once a reply has shown that the session still exists.
     pub(crate) fn delegation(&self, handle: &FileHandle) -> Option<Held> {
         if !self.config.caches.delegations {
             return None;
         }
         let now = self.engine.now();
-        self.delegations.held(handle, now).filter(|_| self.is_lease_valid(now))
+        let held = self.delegations.held(handle, now).filter(|_| self.is_lease_valid(now))?;
+        (held.kind != Kind::Directory || self.is_confirmed()).then_some(held)
     }
 
     /// Opens a file without a request, if its delegation allows it.
@@ -417,6 +420,7 @@ impl Nfs4 {
             args.type_mask.has(match kind {
                 Kind::Read => recallable::RDATA_DLG,
                 Kind::Write => recallable::WDATA_DLG,
+                Kind::Directory => recallable::DIR_DLG,
             })
         };
         self.delegations.recall_any(args.objects_to_keep as usize, is_asked);
@@ -484,6 +488,10 @@ impl Nfs4 {
     /// Returns a delegation. Before, written data are written back and its local opens are established (RFC 8881 §10.4.4); its
     /// parked opens are closed with it.
     async fn return_one(&self, handle: Handle) {
+        if self.delegations.is_directory(&handle) {
+            // Other clients may change it before the reply to DELEGRETURN arrives.
+            self.delegations.caches().iter().for_each(|cache| cache.ended(&handle));
+        }
         self.write_back(handle).await;
         self.make_opens_known(&handle).await;
         // Of opens that were lost with the delegation.

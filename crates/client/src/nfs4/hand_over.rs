@@ -14,7 +14,7 @@ impl Nfs4 {
         loop {
             self.background.idle().await;
             self.give_back_all().await;
-            if self.delegations.counts().held == 0 {
+            if self.delegations.is_empty() {
                 return;
             }
         }

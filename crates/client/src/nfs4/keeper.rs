@@ -64,6 +64,8 @@ pub(crate) struct Nfs4 {
     pub(super) locks: Arc<Locks>,
     pub(crate) delegations: Delegations,
     pub(super) directory_watches: DirectoryWatches,
+    /// Whether the server has no delegations of directories.
+    pub(super) lacks_directory_delegations: AtomicBool,
     pub(super) background: Arc<Abandoned>,
     pub(super) offloads: Offloads,
     pub(super) compound_size: CompoundSize,
@@ -136,6 +138,7 @@ impl Nfs4 {
             locks: Locks::new(minor_version == 0),
             delegations: Delegations::default(),
             directory_watches: DirectoryWatches::default(),
+            lacks_directory_delegations: AtomicBool::new(false),
             background: Arc::default(),
             offloads: Offloads::default(),
             compound_size: CompoundSize::default(),
@@ -173,6 +176,12 @@ impl Nfs4 {
         let current = self.current.lock();
         let SessionState::Ready(session) = &current.state else { return false };
         session.is_lease_valid(now)
+    }
+
+    /// Returns whether the server has executed a request in the session since each of its connections was lost last.
+    pub(super) fn is_confirmed(&self) -> bool {
+        let SessionState::Ready(session) = &self.current.lock().state else { return false };
+        session.is_confirmed()
     }
 
     /// Returns whether this version has sessions, and with them the current stateid.
@@ -624,8 +633,8 @@ impl CallbackHandler for Callbacks<'_> {
             // §20.2.3: with `truncate` the client "is freed of the obligation to propagate modified data". It does so nevertheless:
             // if the truncation fails, or the server stops before, they would be lost without an error.
             CbOp::Recall(args) => {
-                let is_known = self.nfs4.delegations.recall(&args.handle, &args.stateid)
-                    || self.nfs4.directory_watches.recalled(args.handle, &args.stateid);
+                let is_known = self.nfs4.directory_watches.recalled(args.handle, &args.stateid)
+                    || self.nfs4.delegations.recall(&args.handle, &args.stateid);
                 let outcome = if is_known { Ok(()) } else { Err(Status::BAD_STATEID) };
                 CbOpResult::Recall(outcome.into())
             }

@@ -41,6 +41,8 @@ pub(super) fn open_owner(client_id: u64, number: u32) -> StateOwner {
 /// Returns the type of a delegation for CLAIM_PREVIOUS.
 pub(super) fn delegation_type(kind: Kind) -> DelegationType {
     match kind {
+        // It cannot be reclaimed.
+        Kind::Directory => DelegationType::NONE,
         Kind::Read => DelegationType::READ,
         Kind::Write => DelegationType::WRITE,
     }

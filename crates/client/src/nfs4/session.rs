@@ -374,6 +374,15 @@ impl Session {
         self.table.lock().lease.is_valid(now)
     }
 
+    /// Returns whether the server has executed a request that was sent after the last loss of each connection. Without such a request
+    /// it may have restarted.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        // The engine's lock comes before the table's.
+        let renewed_at = self.table.lock().lease.renewed_at;
+        let has_followed = |lost_at: Option<Duration>| lost_at.is_none_or(|lost_at| lost_at < renewed_at);
+        self.connections.iter().all(|connection| has_followed(self.engine.lost_at(*connection)))
+    }
+
     /// Sets the lease time.
     pub(crate) fn set_lease(&self, lease: Duration) {
         self.table.lock().lease.duration = lease;

@@ -6,6 +6,7 @@ mod blocks;
 mod caching;
 mod delegated_locks;
 mod delegated_times;
+mod directory_delegations;
 #[path = "../nfs4/locks.rs"]
 mod locks;
 #[path = "../nfs4/log.rs"]

@@ -5,6 +5,7 @@ use client::config::Version;
 mod bad_seqids;
 mod callbacks;
 mod delayed;
+mod directory_delegations;
 #[allow(dead_code, reason = "the tests of version 3 use the rest")]
 #[path = "../nfs3/link.rs"]
 mod link;

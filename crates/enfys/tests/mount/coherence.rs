@@ -90,3 +90,40 @@ fn attributes_are_requested_again_after_the_end_of_a_delegation() {
         two.end();
     }
 }
+
+#[test]
+fn a_delegated_directory_needs_no_requests_until_another_client_changes_it() {
+    if !can_mount() {
+        return;
+    }
+    for version in ["4.1", "4.2"] {
+        let server = Server::start();
+        sh(&server.export(), "mkdir d; echo old > d/f");
+        // Neither the client nor the kernel uses a directory for longer than a second, unless it is delegated.
+        let options = ["-o", "acdirmin=1,acdirmax=1,acregmin=3600,acregmax=3600"];
+        let one = Mounted::new(&server, version, &options);
+        let two = Mounted::new(&server, version, &LONG);
+        let look = || one.sh("stat -c %s d/f; ! stat d/new 2> /dev/null; ls d");
+        let held =
+            || crate::stats::stats(&one.path)["directory_delegations"]["held"].as_u64().expect("a number");
+        await_that("delegations of the root and of the directory", || {
+            assert_eq!(look(), "4\nf\n");
+            held() == 2
+        });
+        look();
+        let requests = || {
+            let stats = crate::stats::stats(&one.path);
+            let of = |operation| crate::stats::count(&stats, operation, "requests");
+            ["ACCESS", "GETATTR", "GET_DIR_DELEGATION", "LOOKUP", "READDIR"].map(of)
+        };
+        let before = requests();
+        sh(&one.path, "sleep 3");
+        assert_eq!((look(), requests()), ("4\nf\n".to_owned(), before), "{version}: after three timeouts");
+        // The server recalls the delegation.
+        two.sh("echo new > d/new");
+        await_that("the change is seen", || one.path("d/new").exists());
+        assert_eq!(one.sh("ls d"), "f\nnew\n", "{version}");
+        one.end();
+        two.end();
+    }
+}

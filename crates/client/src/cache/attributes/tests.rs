@@ -349,3 +349,61 @@ proptest! {
         prop_assert_eq!(model.invalidated, model.foreign);
     }
 }
+
+const ROUND_TRIP: Duration = Duration::from_millis(10);
+
+#[test]
+fn a_directory_that_is_requested_again_soon_is_worth_a_delegation_at_times() {
+    let mut cache = cache(Timeouts::default());
+    let mut revalidate = |now| {
+        let started = cache.start(now);
+        let is_worth = cache.revalidate_directory(FILE, started);
+        // A second reader asks before the reply arrives.
+        let second = cache.start(now + ROUND_TRIP / 2);
+        assert!(!cache.revalidate_directory(FILE, second));
+        let _ = cache.update(FILE, started, directory(1), now + ROUND_TRIP);
+        let _ = cache.update(FILE, second, directory(1), now + ROUND_TRIP);
+        is_worth
+    };
+    let mut now = seconds(100);
+    assert!(!revalidate(now), "nothing is known about it");
+    for (after, is_worth) in [
+        (DELEGATION_WORTH, false),
+        (DELEGATION_WORTH, false),
+        (DELEGATION_WORTH - seconds(1), true),
+        (DELEGATION_PAUSE - seconds(1), false),
+        (seconds(1), true),
+        (DELEGATION_PAUSE, true),
+    ] {
+        now += after;
+        assert_eq!(revalidate(now), is_worth, "{now:?}");
+    }
+    cache.pause_delegation(FILE, now + seconds(10));
+    let started = cache.start(now + DELEGATION_PAUSE);
+    assert!(!cache.revalidate_directory(FILE, started));
+}
+
+#[test]
+fn names_are_delegated_once_no_own_change_hides_one_of_another_client() {
+    let mut cache = cache(Timeouts::default());
+    let at = |change| Attributes { change: Some(change), ..directory(1) };
+    let _ = getattr(&mut cache, at(1), seconds(1));
+    let own = cache.start_change(FILE, seconds(2));
+    // Another client has changed the directory.
+    let _ = getattr(&mut cache, at(5), seconds(3));
+    cache.delegate(FILE, 7);
+    assert!(!cache.is_delegated(FILE, 7));
+    let changed = Changed { before: Some(Before::Change(5)), after: Some(at(6)), ..Changed::default() };
+    assert!(cache.end_change(own, Some(changed), seconds(4)).directory, "it was not seen before");
+    cache.delegate(FILE, 7);
+    assert!(cache.is_delegated(FILE, 7) && !cache.is_delegated(FILE, 8));
+    // Under the delegation, changes are own ones.
+    let own = cache.start_change(FILE, seconds(5));
+    cache.expire_unannounced(FILE);
+    assert!(cache.is_delegated(FILE, 7));
+    let changed = Changed { before: Some(Before::Change(6)), after: Some(at(7)), ..Changed::default() };
+    assert_eq!(cache.end_change(own, Some(changed), seconds(6)), nothing());
+    assert!(cache.get_delegated(FILE, 7).is_some_and(|known| known.change == Some(7)));
+    cache.expire_unannounced(FILE);
+    assert!(!cache.is_delegated(FILE, 7));
+}

@@ -99,7 +99,21 @@ impl Inode {
             return Duration::ZERO;
         }
         let now = self.mount.now();
-        self.mount.shared.state.lock().metadata.attributes.fresh_for(self.node.id, now)
+        let held = self.client().delegation(&self.handle());
+        let state = self.mount.shared.state.lock();
+        let attributes = &state.metadata.attributes;
+        match held.is_some_and(|held| attributes.is_delegated(self.node.id, held.id)) {
+            true => attributes.timeout(self.node.id),
+            false => attributes.fresh_for(self.node.id, now),
+        }
+    }
+
+    /// Returns whether the names of this directory may be used although they are old: a delegation is held.
+    pub(super) fn has_delegated_names(&self) -> bool {
+        let held = self.client().delegation(&self.handle());
+        let is_delegated =
+            |id| self.mount.shared.state.lock().metadata.attributes.is_delegated(self.node.id, id);
+        held.is_some_and(|held| is_delegated(held.id))
     }
 
     /// Returns the epoch in which only this client has changed the object, as far as it knows. Content read in another
@@ -109,12 +123,33 @@ impl Inode {
         self.mount.shared.state.lock().metadata.attributes.epoch(self.node.id)
     }
 
-    /// Returns the server's current attributes, with the size for programs.
+    /// Returns the server's current attributes, with the size for programs. Requests a delegation with those of a directory that are
+    /// requested repeatedly.
     pub(super) async fn refresh(&self, caller: &Caller) -> Result<Attributes, OpError> {
         let started = self.mount.start();
+        if self.kind() == FileKind::Directory {
+            let is_worth = {
+                let mut state = self.mount.shared.state.lock();
+                state.metadata.attributes.revalidate_directory(self.node.id, started)
+            };
+            if is_worth {
+                return self.refresh_delegated(caller, started).await;
+            }
+        }
         let attributes = self.client().get_attributes(caller, self.handle()).await;
         let attributes = attributes.inspect_err(|error| self.forget_if_stale(error))?;
         Ok(self.learn(started, attributes))
+    }
+
+    /// Returns the current attributes of a directory, and holds its delegation from now on if the server grants one.
+    async fn refresh_delegated(&self, caller: &Caller, started: Started) -> Result<Attributes, OpError> {
+        let delegated = self.client().delegate_directory(caller, self.handle()).await;
+        let (attributes, delegation) = delegated.inspect_err(|error| self.forget_if_stale(error))?;
+        let attributes = self.learn(started, attributes);
+        if let Some(id) = delegation {
+            self.mount.shared.state.lock().metadata.attributes.delegate(self.node.id, id);
+        }
+        Ok(attributes)
     }
 
     /// Expires this object's attributes if the server has reported that the object no longer exists.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::open::Description;
 use super::{Inode, Mount, Shared};
+use crate::attributes::FileKind;
 use crate::cache::attributes::version;
 use crate::delegations::{CacheWork, Cached, ChangeEnd, DelegatedCache, Verdict};
 use crate::errno::Errno;
@@ -180,10 +181,21 @@ impl DelegatedCache for Shared {
     }
 
     fn ended(&self, handle: &FileHandle) {
+        let now = self.client.engine().now();
         let mut state = self.state.lock();
-        if let Some(file) = state.table.find(handle) {
-            state.metadata.attributes.expire(file);
-            state.outdate(file, false);
+        let Some(file) = state.table.find(handle) else { return };
+        let is_directory = state.table.by_id(file).is_some_and(|node| node.kind == FileKind::Directory);
+        state.metadata.attributes.expire(file);
+        if is_directory {
+            state.metadata.attributes.pause_delegation(file, now);
+        }
+        state.outdate(file, is_directory);
+    }
+
+    fn names_changed(&self, directory: &FileHandle) {
+        let mut state = self.state.lock();
+        if let Some(file) = state.table.find(directory) {
+            state.metadata.attributes.expire_unannounced(file);
         }
     }
 

@@ -157,7 +157,7 @@ impl OpenDirectory {
         let Some(mut page) = self.cached_page(cookie) else { return Ok(None) };
         let (directory, now) = (self.inode.node.id, self.inode.mount.now());
         let is_fresh = self.inode.mount.shared.state.lock().metadata.attributes.is_fresh(directory, now);
-        if !is_fresh {
+        if !is_fresh && !self.inode.has_delegated_names() {
             self.inode.refresh(caller).await?;
             match self.cached_page(cookie) {
                 Some(valid) => page = valid,

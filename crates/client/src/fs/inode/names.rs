@@ -89,7 +89,10 @@ impl Inode {
         if state.access.get(directory, caller, access::LOOKUP) != Some(access::LOOKUP) {
             return (Lookup::Unknown, false);
         }
-        (state.metadata.names.lookup(directory, epoch, name), attributes.is_fresh(directory, now))
+        let known = state.metadata.names.lookup(directory, epoch, name);
+        let is_fresh = attributes.is_fresh(directory, now);
+        drop(state);
+        (known, is_fresh || known != Lookup::Unknown && self.has_delegated_names())
     }
 
     async fn lookup_at_server(&self, caller: &Caller, name: &[u8]) -> Result<(Self, Attributes), OpError> {
@@ -360,6 +363,7 @@ impl Inode {
             if object.kind() != FileKind::Directory {
                 return Err(OpError::Status(Status::NOTDIR));
             }
+            object.give_back().await;
         }
         self.remove(caller, name, true).await
     }

@@ -10,7 +10,7 @@ use super::access::AccessCache;
 use super::attributes::is_stale;
 use super::table::Table;
 use super::{Inode, Mount, Shared};
-use crate::attributes::{Attributes, Changed, Timestamp};
+use crate::attributes::{Attributes, Changed, FileKind, Timestamp};
 use crate::block_store::{BLOCK, FileVersion};
 use crate::cache::FileId;
 use crate::cache::attributes::{Invalidate, OwnChange, Started};
@@ -279,10 +279,24 @@ impl Change {
     /// Notes that the request failed. A server that refused it changed nothing.
     pub(super) fn end_failed(self, error: &OpError) {
         let is_refused = matches!(error, OpError::Status(_) | OpError::Invalid(..));
+        if !is_refused {
+            self.give_back();
+        }
         if is_stale(error) {
             self.shared.state.lock().metadata.attributes.expire(self.file);
         }
         self.end(if is_refused { None } else { Some(Changed::default()) });
+    }
+
+    /// Begins the return of a directory's delegation: the server may execute the change later, and would not recall it.
+    fn give_back(&self) {
+        let now = self.shared.client.engine().now();
+        let mut state = self.shared.state.lock();
+        let node = state.table.by_id(self.file).filter(|node| node.kind == FileKind::Directory);
+        let Some(node) = node else { return };
+        state.metadata.attributes.pause_delegation(self.file, now);
+        drop(state);
+        self.shared.client.begin_give_back(&node.handle);
     }
 
     /// The request returned its effect, or failed.
@@ -316,6 +330,7 @@ impl Change {
 impl Drop for Change {
     fn drop(&mut self) {
         if self.change.is_some() {
+            self.give_back();
             let shared = Arc::clone(&self.shared);
             self.end_in(&mut shared.state.lock(), Some(Changed::default()));
         }

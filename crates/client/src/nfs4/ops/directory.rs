@@ -63,6 +63,17 @@ impl Nfs4 {
         kind: &NewObject,
         set: &SetAttributes,
     ) -> Result<(Object, Changed), OpError> {
+        self.changing_names([directory], self.create_in(caller, directory, name, kind, set)).await
+    }
+
+    async fn create_in(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        kind: &NewObject,
+        set: &SetAttributes,
+    ) -> Result<(Object, Changed), OpError> {
         let ops = [put(directory), create_op(name, kind, set)?, Op::GetFh, get_attributes()];
         let mut results = self.change(caller, &ops).await?;
         results.skip()?;
@@ -86,7 +97,7 @@ impl Nfs4 {
         directory: FileHandle,
         name: &[u8],
     ) -> Result<Changed, OpError> {
-        self.remove(caller, directory, name).await
+        self.changing_names([directory], self.remove(caller, directory, name)).await
     }
 
     /// Removes an empty directory.
@@ -96,7 +107,7 @@ impl Nfs4 {
         directory: FileHandle,
         name: &[u8],
     ) -> Result<Changed, OpError> {
-        self.remove(caller, directory, name).await
+        self.changing_names([directory], self.remove(caller, directory, name)).await
     }
 
     /// Removes a name. REMOVE is for both: unlink and rmdir differ only in the expected kind, which the caller checks.
@@ -114,6 +125,15 @@ impl Nfs4 {
 
     /// Renames, and replaces an object that has the new name. Returns the changes of the old and the new directory.
     pub(crate) async fn rename(
+        &self,
+        caller: &Caller,
+        from: (FileHandle, &[u8]),
+        to: (FileHandle, &[u8]),
+    ) -> Result<(Changed, Changed), OpError> {
+        self.changing_names([from.0, to.0], self.rename_in(caller, from, to)).await
+    }
+
+    async fn rename_in(
         &self,
         caller: &Caller,
         from: (FileHandle, &[u8]),
@@ -150,6 +170,16 @@ impl Nfs4 {
 
     /// Gives a file another name in `directory`.
     pub(crate) async fn link(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        directory: FileHandle,
+        name: &[u8],
+    ) -> Result<Changed, OpError> {
+        self.changing_names([directory], self.link_in(caller, file, directory, name)).await
+    }
+
+    async fn link_in(
         &self,
         caller: &Caller,
         file: FileHandle,

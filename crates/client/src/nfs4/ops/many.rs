@@ -1,5 +1,7 @@
 //! Operations on many files in few compounds, with the current stateid (RFC 8881 §16.2.3.1.2) if files are opened.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
@@ -75,6 +77,11 @@ impl Nfs4 {
         caller: &Caller,
         files: &[NewFile<'_>],
     ) -> Vec<Result<Object, OpError>> {
+        let directories: HashSet<_> = files.iter().map(|file| file.directory).collect();
+        self.changing_names(directories, self.write_all(caller, files)).await
+    }
+
+    async fn write_all(&self, caller: &Caller, files: &[NewFile<'_>]) -> Vec<Result<Object, OpError>> {
         let written = self.try_several_writes(caller, files).await;
         let mut outcomes: Vec<Option<Result<Object, OpError>>> = files.iter().map(|_| None).collect();
         for (number, object) in written {
@@ -135,7 +142,8 @@ impl Nfs4 {
             created => created.and_then(|()| take_object(results)).map(Some),
         });
         let mut outcomes = Vec::with_capacity(list.len());
-        for (new, outcome) in list.iter().zip(created.await) {
+        let directories: HashSet<_> = list.iter().map(|new| new.directory).collect();
+        for (new, outcome) in list.iter().zip(self.changing_names(directories, created).await) {
             outcomes.push(match outcome {
                 Ok(Some(object)) => Ok(object),
                 Ok(None) => self.find_new(caller, new).await,
@@ -211,7 +219,9 @@ impl Nfs4 {
             created => created.and_then(|()| take_object(results)).map(Some),
         };
         let mut outcomes = Vec::with_capacity(directories.len());
-        let created = self.run_many(caller, directories, WIDE_SPREAD, item, take).await;
+        let parents: HashSet<_> = directories.iter().map(|new| new.parent).collect();
+        let creation = self.run_many(caller, directories, WIDE_SPREAD, item, take);
+        let created = self.changing_names(parents, creation).await;
         for (new, outcome) in directories.iter().zip(created) {
             outcomes.push(match outcome {
                 Ok(Some(object)) => Ok(object),
@@ -237,7 +247,8 @@ impl Nfs4 {
             Err(OpError::Status(Status::NOENT)) if results.is_repeated => Ok(()),
             removed => removed,
         };
-        self.run_many(caller, names, WIDE_SPREAD, item, take).await
+        let directories: HashSet<_> = names.iter().map(|(directory, _)| *directory).collect();
+        self.changing_names(directories, self.run_many(caller, names, WIDE_SPREAD, item, take)).await
     }
 
     /// Sets attributes of objects.

@@ -18,6 +18,7 @@ use crate::results::OpenState;
 mod acl;
 mod clone;
 mod copy;
+mod delegated_directory;
 mod directory;
 mod file;
 mod filesystem;

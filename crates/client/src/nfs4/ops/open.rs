@@ -62,7 +62,9 @@ impl Nfs4 {
         let (claim, location) = (OpenClaim::Null(name.clone()), Some((directory, name)));
         let want = self.wanted_delegation(mode);
         let opening = Opening { at: directory, mode, how, claim, want };
-        let mut opened = self.open_claiming(caller, opening, location).await?;
+        // An OPEN without creation changes no names.
+        let changed = (creation != Creation::No).then_some(directory);
+        let mut opened = self.changing_names(changed, self.open_claiming(caller, opening, location)).await?;
         if sets_later {
             let outcome = self.set_created(caller, &opened, set).await;
             match outcome {

@@ -8,8 +8,8 @@ use protocol::nfs4::callback::notify::{
     notify_type,
 };
 use protocol::nfs4::compound::Op;
-use protocol::nfs4::ops::delegation::{DelegReturnArgs, DirDelegation, GetDirDelegationArgs};
-use protocol::nfs4::types::{Bitmap, Status, Time};
+use protocol::nfs4::ops::delegation::{DelegReturnArgs, DirDelegation};
+use protocol::nfs4::types::{Bitmap, Status};
 use xdr::{Decode, DecodeError, Reader};
 
 use super::super::Nfs4;
@@ -17,6 +17,7 @@ use super::super::batch::Item;
 use super::super::batch::SPREAD;
 use super::super::getattr::{get_attributes, take_attributes};
 use super::super::wire::{Results, put, take};
+use super::delegated_directory::get_dir_delegation;
 use super::many::{REPLY, REQUEST};
 use crate::attributes::Attributes;
 use crate::config::Caller;
@@ -24,10 +25,9 @@ use crate::directory_watches::{DirectoryEvent, DirectoryWatch};
 use crate::error::OpError;
 use crate::results::FileHandle;
 
-/// Changes of names. Servers may send more, and need not grant them.
+/// Notifications of changes of names. Servers may send more, and need not grant them.
 const NOTIFICATIONS: Bitmap =
     Bitmap::of(&[notify_type::REMOVE_ENTRY, notify_type::ADD_ENTRY, notify_type::RENAME_ENTRY]);
-const NO_DELAY: Time = Time { seconds: 0, nanoseconds: 0 };
 
 impl Nfs4 {
     /// Returns the attributes of objects.
@@ -58,16 +58,8 @@ impl Nfs4 {
         if !self.has_sessions() {
             return directories.iter().map(|_| Err(OpError::Unsupported("directory delegations"))).collect();
         }
-        let args = GetDirDelegationArgs {
-            signal_available: false,
-            notification_types: NOTIFICATIONS,
-            child_attribute_delay: NO_DELAY,
-            directory_attribute_delay: NO_DELAY,
-            child_attributes: Bitmap::EMPTY,
-            directory_attributes: Bitmap::EMPTY,
-        };
         let item = |handle: &FileHandle| {
-            let ops = vec![put(*handle), Op::GetDirDelegation(args)];
+            let ops = vec![put(*handle), get_dir_delegation(NOTIFICATIONS)];
             Ok(Item { ops, request: REQUEST, reply: REPLY })
         };
         let take = |results: &mut Results, _: &FileHandle| {
@@ -75,6 +67,10 @@ impl Nfs4 {
             take!(results, GetDirDelegation)
         };
         self.directory_watches.request(directories);
+        // A cache's delegation has no notifications.
+        for directory in directories {
+            self.give_back(directory).await;
+        }
         let outcomes = self.run_many(caller, directories, SPREAD, item, take).await;
         let outcome = |(directory, outcome): (&FileHandle, Result<DirDelegation, OpError>)| {
             let granted = match &outcome {

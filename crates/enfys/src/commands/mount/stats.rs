@@ -101,7 +101,7 @@ fn text(stats: &Stats) -> String {
     });
     let memory =
         stats.memory.kinds().map(|(name, bytes)| format!("{} {}", name.replace('_', "-"), size(bytes)));
-    let delegations = &stats.delegations;
+    let (delegations, directories) = (&stats.delegations, &stats.directory_delegations);
     let mut lines = vec![
         format!(
             "{} on {} (NFS {}), {:.0} s",
@@ -117,6 +117,14 @@ fn text(stats: &Stats) -> String {
             delegations.returned,
             delegations.lost,
             delegations.local_opens
+        ),
+        format!(
+            "directories  {} delegated, {} granted, {} recalled, {} returned, {} lost",
+            directories.held,
+            directories.granted,
+            directories.recalled,
+            directories.returned,
+            directories.lost
         ),
         format!("memory       {} of {}", memory.join(", "), size(stats.memory.budget)),
         format!("kernel       {} inodes, {} open files", stats.known_inodes, stats.open_files),
@@ -209,7 +217,7 @@ fn metrics(stats: &Stats) -> Vec<Metric> {
             .map(|(cache, uses)| (format!(",cache=\"{cache}\""), value((uses.hits, uses.misses)).to_string()))
             .to_vec(),
     };
-    let (slots, delegations) = (&stats.slots, &stats.delegations);
+    let (slots, delegations, directories) = (&stats.slots, &stats.delegations, &stats.directory_delegations);
     let memory = stats.memory.kinds().map(|(kind, bytes)| (format!(",kind=\"{kind}\""), bytes.to_string()));
     let mut metrics = vec![
         by_operation("requests_total", "Requests sent, each once.", |of| of.requests.to_string()),
@@ -229,10 +237,19 @@ fn metrics(stats: &Stats) -> Vec<Metric> {
         }),
         plain("slots_in_use", "gauge", "Requests in flight.", slots.in_use as u64),
         plain("slot_waits", "gauge", "Requests of this session that waited for a slot.", slots.waits as u64),
-        plain("delegations", "gauge", "Delegations held.", delegations.held as u64),
-        plain("delegations_granted_total", "counter", "Delegations granted.", delegations.granted),
-        plain("delegations_recalled_total", "counter", "Delegations recalled.", delegations.recalled),
-        plain("delegations_lost_total", "counter", "Delegations revoked.", delegations.lost),
+        plain("delegations", "gauge", "Delegations of files held.", delegations.held as u64),
+        plain("delegations_granted_total", "counter", "Delegations of files granted.", delegations.granted),
+        plain(
+            "delegations_recalled_total",
+            "counter",
+            "Delegations of files recalled.",
+            delegations.recalled,
+        ),
+        plain("delegations_lost_total", "counter", "Delegations of files revoked.", delegations.lost),
+        plain("directory_delegations", "gauge", "Delegations of directories held.", directories.held as u64),
+        plain("directory_delegations_granted_total", "counter", "As above, granted.", directories.granted),
+        plain("directory_delegations_recalled_total", "counter", "As above, recalled.", directories.recalled),
+        plain("directory_delegations_lost_total", "counter", "As above, revoked.", directories.lost),
         plain("local_opens_total", "counter", "Opens without a request.", delegations.local_opens),
         Metric { name: "memory_bytes", kind: "gauge", help: "Memory in use.", samples: memory.to_vec() },
         plain("memory_budget_bytes", "gauge", "Limit of the memory.", stats.memory.budget),

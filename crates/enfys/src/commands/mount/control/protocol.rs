@@ -72,8 +72,11 @@ pub struct Stats {
     pub disk_cache: Option<DiskCacheStats>,
     /// Requests in flight.
     pub slots: Slots,
-    /// Delegations.
+    /// Delegations of files.
     pub delegations: DelegationCounts,
+    /// Delegations of directories.
+    #[serde(default)]
+    pub directory_delegations: DelegationCounts,
     /// Bytes of memory for caches and requests.
     pub memory: Memory,
     /// Files that are open.
@@ -219,6 +222,7 @@ impl Stats {
             disk_cache: mount.block_counts().map(DiskCacheStats::from),
             slots: Slots { in_use, waits },
             delegations: client.delegation_counts(),
+            directory_delegations: client.directory_delegation_counts(),
             memory: Memory::of(mount),
             open_files: mount.open_files(),
             known_inodes,
