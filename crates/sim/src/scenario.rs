@@ -208,6 +208,14 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "client-directories",
+        about: "names that a client changes are seen by others at once, although they cache them under delegations of the directory",
+        run: |seed| {
+            let versions = &[ClientVersion::V41, ClientVersion::V42, ClientVersion::V42];
+            full_clients::run_directories(seed, versions)
+        },
+    },
+    Scenario {
         name: "client-nlm",
         about: "clients of version 3 that lock by NLM beside one of version 4.1: locks exclude, only the holder reclaims",
         run: |seed| {

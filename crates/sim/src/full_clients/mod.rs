@@ -55,12 +55,15 @@ const DISK_CACHE_BYTES: u64 = 20 << 10;
 const NAME_STEPS: u32 = 14;
 const DATA_ROUNDS: u32 = 8;
 const CACHED_ROUNDS: u32 = 14;
+const LOOKS: u32 = 80;
 /// A lease time in which every recall is answered: nothing is revoked.
 const LONG_LEASE: Duration = Duration::from_secs(900);
 /// A lease time that ends while a host is silent.
 const SHORT_LEASE: Duration = Duration::from_secs(20);
 /// The part of a run in which the network is faulty and processes are killed.
 const FAULTS_WITHIN: Duration = Duration::from_secs(120);
+/// As [`FAULTS_WITHIN`], for programs that look at names.
+const LOOKS_WITHIN: Duration = Duration::from_secs(600);
 
 /// What the clients of a run do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +72,8 @@ enum Kind {
     Uncached,
     /// With caches and delegations, programs change names, and write files through the cache under byte-range locks.
     Cached,
+    /// As `Cached`: programs look at each other's names in a directory that the server delegates, and which has no timeouts.
+    Directories,
     /// As `Cached`, without changes of names; clients of version 3 lock by NLM.
     Nlm,
     /// As `Cached`, without changes of names; hosts fall silent for longer than the lease time.
@@ -89,6 +94,14 @@ pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, Str
 /// Returns the failure.
 pub(crate) fn run_cached(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
     run_with(seed, versions, Kind::Cached)
+}
+
+/// As [`run_cached`], with programs that look at each other's names under delegations of their directory.
+///
+/// # Errors
+/// Returns the failure.
+pub(crate) fn run_directories(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
+    run_with(seed, versions, Kind::Directories)
 }
 
 /// As [`run_cached`], with clients of version 3 that lock by NLM.
@@ -123,7 +136,7 @@ fn run_with(seed: u64, versions: &'static [Version], kind: Kind) -> Result<Repor
         if let Some(blocks) = &blocks {
             blocks.damage(|record| damage(record, &mut rng));
         }
-        launch((host, boot), (versions[host], is_cached), blocks, clock, rng, &launched)
+        launch((host, boot), (versions[host], kind), blocks, clock, rng, &launched)
     });
     let mut world = World::new(Rng::new(rng.next_u64()), versions.len(), memory, launch);
     let is_private = memory == Memory::Clients;
@@ -148,7 +161,8 @@ fn run_with(seed: u64, versions: &'static [Version], kind: Kind) -> Result<Repor
     if (counts.opens, counts.locks, counts.delegations) != (0, 0, 0) {
         return Err(format!("something is left: {counts:?}"));
     }
-    Ok(Report { time: world.now(), messages: world.messages, checks: model.checks })
+    let checks = if kind == Kind::Directories { model.delegated_looks } else { model.checks };
+    Ok(Report { time: world.now(), messages: world.messages, checks })
 }
 
 /// Sets the lease time and plans the faults of a run.
@@ -160,6 +174,12 @@ fn plan(world: &mut World, kind: Kind, memory: Memory, rng: &mut Rng, model: &Sh
         world.plan_silences(1 + rng.below(4), SHORT_LEASE, FAULTS_WITHIN);
         let model = Rc::clone(model);
         world.on_silence = Box::new(move |host| model.borrow_mut().lapsed(host));
+        return;
+    }
+    if kind == Kind::Directories {
+        // A client learns late that a server has restarted, which does not let it reclaim the delegation of a directory.
+        world.lease = Some(LONG_LEASE);
+        world.plan_faults(0, 0, rng.below(3), LOOKS_WITHIN);
         return;
     }
     let managers = Rc::clone(model);
@@ -196,7 +216,7 @@ fn damage(record: &mut Vec<u8>, rng: &mut Rng) {
 /// Creates a client process.
 fn launch(
     (host, boot): (usize, u64),
-    (version, is_cached): (Version, bool),
+    (version, kind): (Version, Kind),
     blocks: Option<Arc<MemoryBlocks>>,
     clock: &Arc<Clock>,
     mut rng: Rng,
@@ -229,15 +249,23 @@ fn launch(
         write_size: 4096,
         local_lock: LocalLock::None,
         callbacks: CallbackAddress { accepts: true, ..CallbackAddress::default() },
-        caches: match is_cached {
-            true => {
-                Caches { delegations: true, blocks: blocks.map(|blocks| blocks as _), ..Caches::default() }
-            }
-            false => Caches::none(),
-        },
+        caches: caches(kind, blocks),
     };
     let (of_programs, model) = (Arc::clone(&engine), Rc::clone(model));
-    (engine, Box::pin(run_machine((host, boot), of_programs, config, rng, model)))
+    (engine, Box::pin(run_machine((host, boot), kind, of_programs, config, rng, model)))
+}
+
+fn caches(kind: Kind, blocks: Option<Arc<MemoryBlocks>>) -> Caches {
+    if kind == Kind::Uncached {
+        return Caches::none();
+    }
+    let mut caches =
+        Caches { delegations: true, blocks: blocks.map(|blocks| blocks as _), ..Caches::default() };
+    if kind == Kind::Directories {
+        let timeouts = &mut caches.metadata.timeouts;
+        (timeouts.acdirmin, timeouts.acdirmax) = (Duration::ZERO, Duration::ZERO);
+    }
+    caches
 }
 
 /// Returns the name of a client process in NLM.
@@ -262,6 +290,7 @@ impl Drop for Alive {
 /// Runs all programs of a machine, and leaves the server.
 async fn run_machine(
     (host, boot): (usize, u64),
+    kind: Kind,
     engine: Arc<Engine>,
     config: Config,
     mut rng: Rng,
@@ -296,6 +325,7 @@ async fn run_machine(
                 continue;
             }
             running.push(match &fs {
+                _ if kind == Kind::Directories => Box::pin(names::run_looking(program, directory, LOOKS)),
                 _ if number < PROGRAMS => Box::pin(names::run(program, directory, NAME_STEPS)),
                 Some(fs) => Box::pin(cached::run(program, fs.clone(), own, CACHED_ROUNDS)),
                 None => Box::pin(data::run(program, own, DATA_ROUNDS)),

@@ -51,6 +51,10 @@ impl SharedFile {
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) names: BTreeMap<String, Presence>,
+    /// How often the knowledge about each name has changed.
+    pub(super) name_changes: BTreeMap<String, u64>,
+    /// Looks at names of other programs while a directory was delegated.
+    pub(super) delegated_looks: usize,
     pub(super) files: Vec<SharedFile>,
     /// Whether a file is written by one program of one host only, without a lock. A server that forgets replies when it restarts may
     /// execute a REMOVE again, so that a lock file excludes no program.
@@ -155,5 +159,6 @@ impl Model {
 
     pub(super) fn set(&mut self, name: &str, presence: Presence) {
         self.names.insert(name.to_owned(), presence);
+        *self.name_changes.entry(name.to_owned()).or_default() += 1;
     }
 }

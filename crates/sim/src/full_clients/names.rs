@@ -1,4 +1,6 @@
 //! A program that creates, renames, links and removes names of its own, and checks them. Every result must be an expected one.
+//! With delegations of directories, most programs only look at the names of all programs: a look that begins after a change has ended
+//! shows it.
 
 use std::collections::BTreeMap;
 
@@ -87,6 +89,88 @@ impl Program {
         model.checks += 1;
         model.once.insert(note);
     }
+}
+
+/// Runs `steps` steps, most of which look at names of any program. Directories have no timeouts, so that only a delegation answers
+/// without a request.
+///
+/// # Errors
+/// A result that cannot be.
+pub(super) async fn run_looking(
+    mut program: Program,
+    directory: Directory,
+    steps: u32,
+) -> Result<(), String> {
+    let mut names = Names { directory, present: BTreeMap::new(), absent: Vec::new() };
+    for _ in 0..steps {
+        program.pause(20_000).await;
+        match program.rng.below(100) {
+            0..2 => create_object(&mut program, &mut names).await?,
+            2..4 => remove(&mut program, &mut names).await?,
+            4..6 => rename(&mut program, &mut names).await?,
+            6..16 => list_all(&mut program, &names).await?,
+            _ => look_at_any(&mut program, &names).await?,
+        }
+    }
+    Ok(())
+}
+
+/// What all programs know about a name, and how often that has changed.
+type Known = (String, Presence, u64);
+
+/// Returns all names about which something is known.
+fn known(program: &Program) -> Vec<Known> {
+    let model = program.model.borrow();
+    let certain = model.names.iter().filter(|(_, presence)| **presence != Presence::Unknown);
+    certain.map(|(name, presence)| (name.clone(), *presence, model.name_changes[name])).collect()
+}
+
+/// Returns whether a name has not changed since.
+fn is_unchanged(program: &Program, (name, _, changes): &Known) -> bool {
+    program.model.borrow().name_changes[name] == *changes
+}
+
+/// Counts a look if a directory is delegated.
+fn note_look(program: &Program) {
+    if program.client.directory_delegation_counts().held > 0 {
+        program.model.borrow_mut().delegated_looks += 1;
+    }
+}
+
+async fn look_at_any(program: &mut Program, names: &Names) -> Result<(), String> {
+    let mut all = known(program);
+    if all.is_empty() {
+        return Ok(());
+    }
+    let picked = all.swap_remove(program.rng.below(all.len() as u64) as usize);
+    let (name, presence, _) = &picked;
+    program.begin(format!("look at {name}"));
+    note_look(program);
+    let found = names.directory.look_up(name).await;
+    let is_right = match (presence, &found) {
+        (Presence::Present(kind), Ok(found)) => found.attributes.kind == *kind,
+        (Presence::Absent, Err(OpError::Status(Status::NOENT))) => true,
+        _ => false,
+    };
+    if !is_right && is_unchanged(program, &picked) {
+        return Err(program.wrong(&format!("look at {name}, which is {presence:?}"), &found));
+    }
+    Ok(())
+}
+
+async fn list_all(program: &mut Program, names: &Names) -> Result<(), String> {
+    let all = known(program);
+    program.begin("list all".into());
+    note_look(program);
+    let listed = program.must("list all", names.directory.list(false).await)?;
+    for known in &all {
+        let (name, presence, _) = known;
+        let is_there = listed.iter().any(|listed| listed == name.as_bytes());
+        if is_there != matches!(presence, Presence::Present(_)) && is_unchanged(program, known) {
+            return Err(program.wrong(&format!("list all, {name} is {presence:?}"), &is_there));
+        }
+    }
+    Ok(())
 }
 
 async fn create_file(program: &mut Program, names: &mut Names) -> Result<(), String> {
