@@ -390,6 +390,12 @@ fn a_tree_goes_up_and_down_with_everything() {
     let second = dir.path("second");
     run(&["cp", "-a", &place.url("copies/sample"), second.to_str().expect("text")]);
     assert_eq!(manifest(&second, true), manifest(&sample, true));
+    // To another server, by another version.
+    let other = Place::new();
+    run(&["cp", "-a", &place.url("sample"), &format!("{}?version=3", other.url(""))]);
+    let third = dir.path("third");
+    run(&["cp", "-a", &other.url("sample"), third.to_str().expect("text")]);
+    assert_eq!(manifest(&third, true), manifest(&sample, true));
 }
 
 #[test]
