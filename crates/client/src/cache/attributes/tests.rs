@@ -368,8 +368,8 @@ fn a_directory_that_is_requested_again_soon_is_worth_a_delegation_at_times() {
     let mut now = seconds(100);
     assert!(!revalidate(now), "nothing is known about it");
     for (after, is_worth) in [
-        (DELEGATION_WORTH, false),
-        (DELEGATION_WORTH, false),
+        (DELEGATION_WORTH + ROUND_TRIP, false),
+        (DELEGATION_WORTH + ROUND_TRIP, false),
         (DELEGATION_WORTH - seconds(1), true),
         (DELEGATION_PAUSE - seconds(1), false),
         (seconds(1), true),
