@@ -50,8 +50,9 @@ pub(super) const FIGURES: &[Figure] = &[
                   slow server; 127 and 105 µs (Figure 6) when the lock is not held over a send.",
         plan: |scale| {
             let size = scale.pick("5MB", "30MB", "30MB");
-            let targets: String =
-                [FAST, SLOW].map(|name| format!("[[target]]\nname = '{name}'\nserver = 'local:{name}'\n")).concat();
+            let targets: String = [FAST, SLOW]
+                .map(|name| format!("[[target]]\nname = '{name}'\nserver = 'local:{name}'\n"))
+                .concat();
             format!(
                 "[matrix]\nversions = ['3']\noptions = ['caches=on']\n{targets}[[workload]]\nname = 'stream-write'\n\
                  set = {{ file-size = '{size}', io-size = '8KiB' }}\n"

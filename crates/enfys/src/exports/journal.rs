@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -75,6 +76,10 @@ impl Journal {
         let backend = Arc::new(Journaled::new(directory.clone(), log));
         let checkpoints = Checkpoints::start(Arc::clone(&backend), path).map_err(failed)?;
         info!(path = %path.display(), bytes, "journal opened");
+        if plan.directory().is_some_and(|directory| is_on_one_file_system(path, directory)) {
+            let path = path.display();
+            warn!("{}", plan.error(format!("journal {path}: on the file system of the export it saves little: move it to a faster device")));
+        }
         let (path, state_dir) = (path.clone(), state_dir.into());
         Ok(Some(Self { backend, path, state_dir, _checkpoints: checkpoints, _writer: writer }))
     }
@@ -89,6 +94,12 @@ impl Journal {
         }
         marker::remove(&self.state_dir, &self.backend.identity())
     }
+}
+
+/// Returns whether both files are known to be on the same file system.
+fn is_on_one_file_system(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
+    device(one).is_some_and(|of_one| device(other) == Some(of_one))
 }
 
 /// Refuses to serve a file system without the journal that has changes of it.

@@ -3,7 +3,7 @@
 //! A crash of the machine is a kill, after which the files lose what was not synced, and the next server sees another boot. The
 //! file system's cache cannot be dropped here, so the test replaces the content of a file by an earlier one.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use protocol::nfs3::{FileHandle, StableHow};
+use tempfile::TempDir;
 use vfs::journal::{LOG_BYTES_MIN, Scan, scan};
 
 use crate::client::Client;
@@ -25,12 +26,19 @@ struct Fixture {
     export: PathBuf,
     journal: PathBuf,
     arguments: Vec<String>,
+    _elsewhere: Option<TempDir>,
 }
 
 impl Fixture {
     fn new() -> Self {
+        Self::with_journal(|dir| (dir.path("journal"), None))
+    }
+
+    /// Creates one whose journal is where `place` returns, with the directory there.
+    fn with_journal(place: impl FnOnce(&TestDir) -> (PathBuf, Option<TempDir>)) -> Self {
         let dir = TestDir::new();
-        let (export, journal) = (dir.directory("export"), dir.path("journal"));
+        let export = dir.directory("export");
+        let (journal, elsewhere) = place(&dir);
         let config = format!(
             "[[export]]\npath = '{}'\njournal = '{}'\njournal-bytes = {LOG_BYTES_MIN}\n",
             export.display(),
@@ -39,7 +47,7 @@ impl Fixture {
         let config = dir.file("enfys.toml", &config);
         let arguments =
             with(&dir, &[Path::new("--config"), &config, Path::new("--metrics"), Path::new("127.0.0.1:0")]);
-        Self { dir, export, journal, arguments }
+        Self { dir, export, journal, arguments, _elsewhere: elsewhere }
     }
 
     fn start(&self) -> Server {
@@ -261,4 +269,28 @@ fn contradictions_in_the_configuration_are_refused() {
     );
     let error = check("journal = 'log'");
     assert!(error.contains("`journal` must be an absolute path"), "{error}");
+}
+
+#[test]
+fn a_journal_on_the_file_system_of_the_export_is_a_warning() {
+    let fixture = Fixture::new();
+    let is_warned =
+        |server: &Server| server.log().contains("on the file system of the export it saves little");
+    let server = fixture.start();
+    assert!(is_warned(&server), "{}", server.log());
+    server.stop();
+    // Files in memory are another file system, if this machine has them.
+    let fast = Path::new("/dev/shm");
+    let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
+    if device(fast).is_none_or(|fast| device(&fixture.export) == Some(fast)) {
+        return println!("skipped: /dev/shm is not a file system of its own");
+    }
+    let other = Fixture::with_journal(|_| {
+        let directory = tempfile::Builder::new().prefix("enfys-journal-").tempdir_in(fast).unwrap();
+        let path = directory.path().join("journal");
+        (path, Some(directory))
+    });
+    let server = other.start();
+    assert!(server.log().contains("journal opened") && !is_warned(&server), "{}", server.log());
+    server.stop();
 }
