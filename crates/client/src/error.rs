@@ -124,8 +124,9 @@ impl fmt::Display for OpError {
             }
             Self::MountRefused(status) => write!(
                 f,
-                "{} ({status:?}): the export may not be for this machine or user, or the server refuses ports above \
-                 1023, from which this process calls: run as root, or let the export accept them (`insecure`)",
+                "{} ({status:?}): the path or the export is not for this user or machine, or the server refuses ports \
+                 above 1023, from which this process calls: then run as root without `noresvport`, or let the export \
+                 accept them (`insecure`)",
                 errno_of(*status)
             ),
             Self::Call(error) => error.fmt(f),

@@ -18,6 +18,13 @@ pub(crate) struct WaitQueue {
 #[derive(Debug, Default)]
 pub(crate) struct Ticket(Option<u64>);
 
+impl Ticket {
+    /// Returns the place, in order of arrival; `None` if the task does not wait.
+    pub(crate) fn place(&self) -> Option<u64> {
+        self.0
+    }
+}
+
 impl WaitQueue {
     /// Returns `take()`'s result if it is this task's turn and something is available; otherwise the task waits.
     pub(crate) fn poll<T>(
@@ -63,11 +70,11 @@ impl WaitQueue {
         }
     }
 
-    /// Gives a task that has no place the first one.
-    pub(crate) fn return_to_front(&mut self, ticket: &mut Ticket, waker: Waker) {
-        self.next += 1;
-        ticket.0 = Some(self.next);
-        self.waiting.push_front((self.next, waker));
+    /// Gives a task the place again that it had when it left.
+    pub(crate) fn enter_again(&mut self, ticket: &mut Ticket, place: u64, waker: Waker) {
+        ticket.0 = Some(place);
+        let at = self.waiting.partition_point(|(other, _)| *other < place);
+        self.waiting.insert(at, (place, waker));
     }
 
     /// Wakes the first task, because something may be free.
@@ -210,6 +217,23 @@ mod tests {
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
         queue.leave(&mut second);
         assert!(queue.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_task_that_enters_again_has_its_place_again() {
+        let mut queue = WaitQueue::default();
+        let mut tickets: Vec<Ticket> = (0..3).map(|_| Ticket::default()).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        for ticket in &mut tickets {
+            assert!(queue.poll(ticket, &mut context, || None::<()>).is_pending());
+        }
+        let place = tickets[1].place().unwrap();
+        queue.leave(&mut tickets[1]);
+        assert_eq!(tickets[1].place(), None);
+        queue.enter_again(&mut tickets[1], place, Waker::noop().clone());
+        for ticket in &mut tickets {
+            assert!(queue.poll(ticket, &mut context, || Some(())).is_ready(), "in their order");
+        }
     }
 
     #[test]

@@ -71,6 +71,11 @@ impl Slots {
         &self.sequences
     }
 
+    /// Returns the number of slots that the server wants to be used, at most.
+    pub(crate) fn usable(&self) -> u32 {
+        self.target.saturating_add(1).min(self.max)
+    }
+
     /// Returns the number of busy slots.
     pub(crate) fn busy(&self) -> usize {
         self.busy.len()

@@ -58,8 +58,8 @@ impl FileSystem {
     }
 
     /// As [`Self::read_many`], without OPEN and CLOSE: a file takes two operations less, and the server keeps no state for it. What this gives
-    /// up: share reservations of other clients do not exclude the READ, another client's write delegation may be recalled by it instead of by an
-    /// OPEN that would have waited, and a file that is removed meanwhile is gone (ESTALE). Version 3 always reads so, version 4.0 too.
+    /// up: the caller is not known to have the file open. So an open of another client that denies reading is possible, and may refuse the READ;
+    /// and a file that is removed in between is gone (ESTALE). Versions 2, 3 and 4.0 always read so.
     ///
     /// # Errors
     /// As [`Self::read_many`].

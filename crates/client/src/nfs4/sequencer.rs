@@ -61,6 +61,14 @@ impl Sequencer {
         }
     }
 
+    /// Returns how many permits can be in use.
+    pub(crate) fn max(&self) -> u32 {
+        match self {
+            Self::Slots(slots) => slots.usable(),
+            Self::Calls { max, .. } => *max,
+        }
+    }
+
     /// Returns the number of permits in use.
     pub(crate) fn busy(&self) -> usize {
         match self {

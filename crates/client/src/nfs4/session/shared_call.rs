@@ -84,8 +84,12 @@ impl WaitingCall<'_> {
             CallState::Waiting | CallState::Alone if is_lost => ended(),
             CallState::Waiting | CallState::Alone => {
                 let polled = queue.poll(&mut call.ticket, context, || sequencer.take(false));
-                polled
-                    .map(|place| Turn::Slot(slot(place), Some(sharing.start(number, &session.limits, queue))))
+                polled.map(|place| {
+                    Turn::Slot(
+                        slot(place),
+                        Some(sharing.start(number, sequencer.max(), &session.limits, queue)),
+                    )
+                })
             }
         }
     }

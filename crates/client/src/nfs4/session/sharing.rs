@@ -1,9 +1,14 @@
 //! Calls that wait for a slot and can share a compound.
 //!
-//! The call that gets a slot takes others along: those of the same user, as many as fit. A call that finds a free slot is sent at
-//! once, and none is held back to wait for others: a call is never answered later because it shares a compound. The server executes
-//! the operations of a compound one after the other, and its reply leaves after the last one. So only operations share that take
-//! the server no time: none that reads or writes data.
+//! A call that finds a free slot is sent at once, alone. The call that gets a slot later takes others of its user along, in the order in
+//! which they wait, but leaves those in the queue that will have slots of their own within the same round trip: as many as there are other
+//! slots. A compound ends at its first failure. Calls after that were not executed and return to their places in the queue, and the call that
+//! has got the slot is the first of the compound. So in each round trip at least those calls are answered that would be answered without
+//! sharing, whichever of them fail.
+//!
+//! The server executes the operations of a compound one after the other, and its reply leaves after the last one. So only LOOKUP, ACCESS
+//! and GETATTR share. Where a server holds one of these up, for instance until another client has returned a delegation, the calls of its
+//! compound wait with it.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -25,19 +30,17 @@ const REQUEST: usize = 512;
 /// Bytes of a call's results: a handle and attributes.
 const REPLY: usize = 768;
 
-/// Returns whether a compound of these operations can share another one: it starts at a handle, and only looks at objects.
+/// Maximum number of operations of such a call: PUTFH, LOOKUP, GETFH, GETATTR.
+const OPERATIONS_MAX: usize = 4;
+
+/// Returns whether a compound of these operations can share another one: it starts at a handle, and only looks at one object.
 pub(in crate::nfs4) fn may_share(ops: &[Op]) -> bool {
     let is_quick = |op: &Op| match op {
         Op::PutFh(_) | Op::Lookup(_) | Op::GetFh | Op::Access(_) => true,
-        // Others may ask for attributes of any length, as ACLs.
+        // GETATTR of other attributes, for instance an ACL, has results of any length.
         op => *op == get_attributes(),
     };
-    matches!(ops.first(), Some(Op::PutFh(_))) && ops.iter().all(is_quick)
-}
-
-/// Returns whether a call is often answered by an error: of a name that does not exist.
-fn may_fail(ops: &[Op]) -> bool {
-    ops.iter().any(|op| matches!(op, Op::Lookup(_)))
+    matches!(ops.first(), Some(Op::PutFh(_))) && ops.len() <= OPERATIONS_MAX && ops.iter().all(is_quick)
 }
 
 /// Waiting calls, in order of arrival.
@@ -53,7 +56,9 @@ pub(super) struct Call {
     credential: OpaqueAuth,
     ops: Vec<Op>,
     pub(super) state: CallState,
-    /// Its place in the queue for slots.
+    /// The place in the queue for slots that it has had since it waits.
+    place: u64,
+    /// Its place now; none while it is sent.
     pub(super) ticket: Ticket,
     pub(super) waker: Waker,
 }
@@ -75,10 +80,12 @@ pub(super) enum CallState {
 pub(super) type Member = (u64, usize);
 
 impl Sharing {
-    /// Adds a call that waits with this place in the queue for slots; returns its number.
+    /// Adds a call that waits in the queue for slots with this ticket; returns its number.
     pub(super) fn add(&mut self, credential: OpaqueAuth, ops: Vec<Op>, ticket: Ticket, waker: Waker) -> u64 {
         self.next += 1;
-        self.calls.insert(self.next, Call { credential, ops, state: CallState::Waiting, ticket, waker });
+        let place = ticket.place().unwrap_or_default();
+        self.calls
+            .insert(self.next, Call { credential, ops, state: CallState::Waiting, place, ticket, waker });
         self.next
     }
 
@@ -90,34 +97,34 @@ impl Sharing {
         self.calls.remove(&number)
     }
 
-    /// Takes the call that has got a slot, and those that can share its compound, out of the queue. Returns the members in the order of
-    /// their operations: the failure of one ends the compound, so at most one that is likely to fail is in it, as the last.
-    pub(super) fn start(&mut self, first: u64, limits: &Limits, queue: &mut WaitQueue) -> Vec<Member> {
+    /// Takes the call that has got one of `slots` slots, and those that share its compound, out of the queue. Returns the members in the
+    /// order of their operations.
+    pub(super) fn start(
+        &mut self,
+        first: u64,
+        slots: u32,
+        limits: &Limits,
+        queue: &mut WaitQueue,
+    ) -> Vec<Member> {
         let Some(own) = self.calls.get_mut(&first) else { return Vec::new() };
         let shares = matches!(own.state, CallState::Waiting);
         own.state = CallState::Sent;
-        let mut has_unsure = may_fail(&own.ops);
         let (credential, mut operations) = (own.credential.clone(), own.ops.len());
         let mut members = vec![(first, own.ops.len())];
         let room = members_max(limits);
-        for (number, call) in self.calls.iter_mut().filter(|_| shares) {
-            if members.len() >= room {
+        let is_waiting = |call: &Call| matches!(call.state, CallState::Waiting | CallState::Alone);
+        let waiting = self.calls.iter_mut().filter(|(_, call)| shares && is_waiting(call));
+        for (number, call) in waiting.skip(slots.saturating_sub(1) as usize) {
+            if members.len() >= room || operations + OPERATIONS_MAX >= limits.operations as usize {
                 break;
             }
-            let is_unsure = may_fail(&call.ops);
-            if matches!(call.state, CallState::Waiting)
-                && call.credential == credential
-                && !(is_unsure && has_unsure)
-                && operations + call.ops.len() < limits.operations as usize
-            {
-                has_unsure |= is_unsure;
+            if matches!(call.state, CallState::Waiting) && call.credential == credential {
                 operations += call.ops.len();
                 members.push((*number, call.ops.len()));
                 call.state = CallState::Sent;
                 queue.leave(&mut call.ticket);
             }
         }
-        members.sort_by_key(|(number, _)| self.calls.get(number).is_some_and(|call| may_fail(&call.ops)));
         members
     }
 
@@ -162,19 +169,19 @@ impl Sharing {
         }
     }
 
-    /// Returns the members of a compound whose task was dropped to the queue. They can be executed twice.
+    /// Returns the members of a compound whose task was dropped to the queue. The server may have executed them, which changes nothing.
     pub(super) fn abandon(&mut self, members: &[Member], queue: &mut WaitQueue) {
         self.wait_again(members, || CallState::Waiting, queue);
     }
 
-    /// Returns calls to the front of the queue.
+    /// Returns calls to their places in the queue.
     fn wait_again(&mut self, members: &[Member], state: impl Fn() -> CallState, queue: &mut WaitQueue) {
         for (number, _) in members.iter().rev() {
             if let Some(call) = self.calls.get_mut(number)
                 && matches!(call.state, CallState::Sent)
             {
                 call.state = state();
-                queue.return_to_front(&mut call.ticket, call.waker.clone());
+                queue.enter_again(&mut call.ticket, call.place, call.waker.clone());
             }
         }
         queue.wake_first();
@@ -196,7 +203,8 @@ fn members_max(limits: &Limits) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::task::noop_waker;
+    use std::task::Context;
+
     use protocol::nfs4::compound::OpResult;
     use protocol::nfs4::ops::access::{AccessArgs, AccessMask};
     use protocol::nfs4::ops::lookup::LookupArgs;
@@ -219,12 +227,26 @@ mod tests {
     /// Calls of one user in a queue.
     fn waiting(calls: &[Vec<Op>]) -> (Sharing, WaitQueue) {
         let (mut sharing, mut queue) = (Sharing::default(), WaitQueue::default());
+        let mut context = Context::from_waker(Waker::noop());
         for ops in calls {
             let mut ticket = Ticket::default();
-            queue.return_to_front(&mut ticket, noop_waker());
-            sharing.add(OpaqueAuth::NONE, ops.clone(), ticket, noop_waker());
+            assert!(queue.poll(&mut ticket, &mut context, || None::<()>).is_pending());
+            sharing.add(OpaqueAuth::NONE, ops.clone(), ticket, Waker::noop().clone());
         }
         (sharing, queue)
+    }
+
+    /// Gives a slot to a waiting call.
+    fn start(
+        (sharing, queue): (&mut Sharing, &mut WaitQueue),
+        number: u64,
+        slots: u32,
+        limits: &Limits,
+    ) -> Vec<Member> {
+        let mut context = Context::from_waker(Waker::noop());
+        let ticket = &mut sharing.get_mut(number).unwrap().ticket;
+        assert!(queue.poll(ticket, &mut context, || Some(())).is_ready(), "{number} is the first");
+        sharing.start(number, slots, limits, queue)
     }
 
     fn numbers(members: &[Member]) -> Vec<u64> {
@@ -262,41 +284,39 @@ mod tests {
     }
 
     #[test]
-    fn one_lookup_is_the_last_of_a_compound() {
-        let (mut sharing, mut queue) = waiting(&[lookup(), getattr(), lookup(), getattr()]);
-        let members = sharing.start(1, &LIMITS, &mut queue);
-        assert_eq!(numbers(&members), [2, 4, 1]);
-        assert_eq!(sharing.ops(&members), [getattr(), getattr(), lookup()].concat());
-        assert_eq!(numbers(&sharing.start(3, &LIMITS, &mut queue)), [3]);
+    fn calls_that_will_have_slots_of_their_own_are_not_taken_along() {
+        let (mut sharing, mut queue) = waiting(&[lookup(), getattr(), getattr(), lookup(), getattr()]);
+        let members = start((&mut sharing, &mut queue), 1, 3, &LIMITS);
+        assert_eq!(numbers(&members), [1, 4, 5]);
+        assert_eq!(sharing.ops(&members), [lookup(), lookup(), getattr()].concat());
+        assert_eq!(numbers(&start((&mut sharing, &mut queue), 2, 3, &LIMITS)), [2]);
+        assert_eq!(numbers(&start((&mut sharing, &mut queue), 3, 3, &LIMITS)), [3]);
     }
 
     #[test]
     fn compounds_keep_within_the_limits_and_belong_to_one_user() {
         let (mut sharing, mut queue) = waiting(&vec![getattr(); 40]);
-        assert_eq!(sharing.start(1, &LIMITS, &mut queue).len(), CALLS_MAX);
-        let few = Limits { operations: 8, ..LIMITS };
-        assert_eq!(sharing.start(17, &few, &mut queue).len(), 3, "SEQUENCE and six");
+        assert_eq!(start((&mut sharing, &mut queue), 1, 1, &LIMITS).len(), CALLS_MAX);
+        let few = Limits { operations: 9, ..LIMITS };
+        assert_eq!(start((&mut sharing, &mut queue), 17, 1, &few).len(), 3, "SEQUENCE and six");
         let short = Limits { response: (OVERHEAD + 2 * REPLY) as u32, ..LIMITS };
-        assert_eq!(sharing.start(20, &short, &mut queue).len(), 2);
+        assert_eq!(start((&mut sharing, &mut queue), 20, 1, &short).len(), 2);
         let none = Limits { request: 0, response: 0, operations: 0, in_flight: 1 };
-        assert_eq!(sharing.start(22, &none, &mut queue).len(), 1, "one is tried");
+        assert_eq!(start((&mut sharing, &mut queue), 22, 1, &none).len(), 1, "one is tried");
         let other = OpaqueAuth { body: xdr::Opaque::from_static(b"other"), ..OpaqueAuth::NONE };
         sharing.get_mut(24).unwrap().credential = other;
-        assert_eq!(numbers(&sharing.start(23, &LIMITS, &mut queue))[..3], [23, 25, 26]);
+        assert_eq!(numbers(&start((&mut sharing, &mut queue), 23, 1, &LIMITS))[..3], [23, 25, 26]);
     }
 
     #[test]
-    fn calls_after_a_failure_return_to_the_front_in_their_order() {
-        let (mut sharing, mut queue) = waiting(&vec![getattr(); 4]);
-        let members = sharing.start(1, &LIMITS, &mut queue);
-        let mut ticket = Ticket::default();
-        queue.return_to_front(&mut ticket, noop_waker());
-        sharing.end(&members, results(2, Status::STALE), &mut queue);
-        assert_eq!(states(&sharing), ["OK 2", "STALE 1", "Waiting", "Waiting"]);
-        for number in [3, 4] {
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            let ticket = &mut sharing.get_mut(number).unwrap().ticket;
-            assert!(queue.poll(ticket, &mut context, || Some(())).is_ready(), "{number} is the first");
+    fn calls_after_a_failure_return_to_their_places() {
+        let (mut sharing, mut queue) = waiting(&vec![getattr(); 6]);
+        let one = start((&mut sharing, &mut queue), 1, 2, &LIMITS);
+        assert_eq!(numbers(&one), [1, 3, 4, 5, 6]);
+        sharing.end(&one, results(2, Status::STALE), &mut queue);
+        assert_eq!(states(&sharing), ["OK 2", "Waiting", "STALE 1", "Waiting", "Waiting", "Waiting"]);
+        for number in [2, 4, 5, 6] {
+            assert_eq!(numbers(&start((&mut sharing, &mut queue), number, 9, &LIMITS)), [number]);
         }
     }
 
@@ -304,15 +324,15 @@ mod tests {
     fn calls_of_a_compound_too_large_are_sent_alone() {
         for status in [Status::RESOURCE, Status::TOO_MANY_OPS, Status::REP_TOO_BIG] {
             let (mut sharing, mut queue) = waiting(&vec![getattr(); 3]);
-            let members = sharing.start(1, &LIMITS, &mut queue);
+            let members = start((&mut sharing, &mut queue), 1, 1, &LIMITS);
             sharing.end(&members, results(2, status), &mut queue);
             assert_eq!(states(&sharing), ["OK 2", "Alone", "Alone"]);
-            assert_eq!(numbers(&sharing.start(2, &LIMITS, &mut queue)), [2]);
+            assert_eq!(numbers(&start((&mut sharing, &mut queue), 2, 1, &LIMITS)), [2]);
             sharing.end(&[(2, 2)], results(1, status), &mut queue);
             assert_eq!(states(&sharing)[1], format!("{status:?} 2"), "it is too large by itself");
         }
         let (mut sharing, mut queue) = waiting(&vec![getattr(); 2]);
-        let members = sharing.start(1, &LIMITS, &mut queue);
+        let members = start((&mut sharing, &mut queue), 1, 1, &LIMITS);
         sharing.end(&members, Err(Unexecuted::Refused(Status::REQ_TOO_BIG)), &mut queue);
         assert_eq!(states(&sharing), ["Alone", "Alone"]);
     }
@@ -320,11 +340,11 @@ mod tests {
     #[test]
     fn missing_results_and_a_lost_session_reach_every_call() {
         let (mut sharing, mut queue) = waiting(&vec![getattr(); 2]);
-        let members = sharing.start(1, &LIMITS, &mut queue);
+        let members = start((&mut sharing, &mut queue), 1, 1, &LIMITS);
         sharing.end(&members, results(1, Status::OK), &mut queue);
         assert_eq!(states(&sharing), ["OK 1", "OK 0"]);
         let (mut sharing, mut queue) = waiting(&vec![getattr(); 2]);
-        let members = sharing.start(1, &LIMITS, &mut queue);
+        let members = start((&mut sharing, &mut queue), 1, 1, &LIMITS);
         sharing.end(&members, Err(Unexecuted::SessionLost { was_sent: true }), &mut queue);
         assert_eq!(states(&sharing), vec!["SessionLost { was_sent: true }"; 2]);
     }
@@ -332,7 +352,7 @@ mod tests {
     #[test]
     fn calls_outlive_the_task_that_sent_them() {
         let (mut sharing, mut queue) = waiting(&vec![getattr(); 2]);
-        let members = sharing.start(1, &LIMITS, &mut queue);
+        let members = start((&mut sharing, &mut queue), 1, 1, &LIMITS);
         sharing.remove(1);
         sharing.abandon(&members, &mut queue);
         assert_eq!(states(&sharing), ["Waiting"]);
