@@ -13,6 +13,7 @@
 //! covers nothing new.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -58,6 +59,8 @@ pub(crate) struct Delegations {
     /// Times of files that this client keeps, one for each delegation that allows it. Locked after the table.
     times: Mutex<HashMap<Handle, KeptTimes>>,
     caches: Mutex<Vec<Weak<dyn DelegatedCache>>>,
+    /// Begins and ends of changes behind the caches.
+    bypasses: AtomicU64,
 }
 
 /// Counts a request in flight that may get a delegation.
@@ -97,7 +100,9 @@ impl Delegations {
             return None;
         }
         if let Some(entry) = table.entries.get_mut(&handle) {
-            if entry.stateid.other != stateid.other {
+            // A file and a directory have different handles; a server that lies may say otherwise.
+            let is_other = (entry.held.kind == Kind::Directory) != (kind == Kind::Directory);
+            if entry.stateid.other != stateid.other || is_other {
                 return None;
             }
             // The server has changed its kind (RFC 8881 §18.16.3). Replies may arrive in another order.
@@ -356,6 +361,22 @@ impl Delegations {
 
 /// Returns.
 impl Delegations {
+    /// Returns whether this delegation is held.
+    pub(crate) fn is_held(&self, handle: &Handle, stateid: &Stateid) -> bool {
+        let table = self.table.lock();
+        table.entries.get(handle).is_some_and(|entry| entry.stateid.other == stateid.other)
+    }
+
+    /// Notes the begin or the end of changes behind the caches.
+    pub(crate) fn note_bypass(&self) {
+        self.bypasses.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns how often such changes have begun or ended. A delegation of a directory that was requested before one of them is not used.
+    pub(crate) fn bypasses(&self) -> u64 {
+        self.bypasses.load(Ordering::SeqCst)
+    }
+
     /// Handles CB_RECALL. Returns false if there is no such delegation.
     pub(crate) fn recall(&self, handle: &Handle, stateid: &Stateid) -> bool {
         let mut table = self.table.lock();

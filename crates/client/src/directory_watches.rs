@@ -71,10 +71,24 @@ impl Inner {
     }
 }
 
+/// Requests for delegations that are under way.
+pub(crate) struct Requests<'a> {
+    watches: &'a DirectoryWatches,
+    directories: Vec<Handle>,
+}
+
+impl Drop for Requests<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.watches.inner.lock();
+        self.directories.iter().for_each(|directory| _ = inner.requested.remove(directory));
+    }
+}
+
 impl DirectoryWatches {
-    /// Notes that delegations of directories are requested.
-    pub(crate) fn request(&self, directories: &[Handle]) {
+    /// Notes that delegations of directories are requested, as long as the result exists.
+    pub(crate) fn request(&self, directories: &[Handle]) -> Requests<'_> {
         self.inner.lock().requested.extend(directories);
+        Requests { watches: self, directories: directories.to_vec() }
     }
 
     /// Returns whether directories are watched, or will be.

@@ -633,8 +633,10 @@ impl CallbackHandler for Callbacks<'_> {
             // §20.2.3: with `truncate` the client "is freed of the obligation to propagate modified data". It does so nevertheless:
             // if the truncation fails, or the server stops before, they would be lost without an error.
             CbOp::Recall(args) => {
-                let is_known = self.nfs4.directory_watches.recalled(args.handle, &args.stateid)
-                    || self.nfs4.delegations.recall(&args.handle, &args.stateid);
+                let delegations = &self.nfs4.delegations;
+                let is_known = (!delegations.is_held(&args.handle, &args.stateid)
+                    && self.nfs4.directory_watches.recalled(args.handle, &args.stateid))
+                    || delegations.recall(&args.handle, &args.stateid);
                 let outcome = if is_known { Ok(()) } else { Err(Status::BAD_STATEID) };
                 CbOpResult::Recall(outcome.into())
             }

@@ -27,6 +27,7 @@ use crate::permits::{Ticket, WaitQueue};
 mod shared_call;
 mod sharing;
 
+use shared_call::SharedMembers;
 use sharing::Sharing;
 pub(super) use sharing::may_share;
 
@@ -275,13 +276,8 @@ impl Session {
     }
 
     /// Handles the end of a request: frees its slot, keeps it for a repetition, or loses the session.
-    fn handle_end(
-        &self,
-        slot: &SlotState,
-        sent: &Place,
-        sent_at: Duration,
-        outcome: Option<&Result<Bytes, CallError>>,
-    ) {
+    fn handle_end(&self, request: &RequestInSlot, outcome: Option<&Result<Bytes, CallError>>) {
+        let RequestInSlot { place: sent, state: slot, members, sent_at, .. } = request;
         let verdict = outcome.and_then(|outcome| judge_outcome(sent, outcome));
         let mut table = self.table.lock();
         let is_abandoned = slot.end(verdict.as_ref().is_none_or(Verdict::keeps_slot));
@@ -289,7 +285,7 @@ impl Session {
             Some(Verdict::Executed(ok)) => {
                 table.sequencer.executed(sent, ok.as_ref());
                 if let Some(ok) = ok {
-                    table.lease.renew(sent_at, self.engine.now(), ok.status_flags);
+                    table.lease.renew(*sent_at, self.engine.now(), ok.status_flags);
                     if !ok.status_flags.is_empty() {
                         self.flags.fetch_or(ok.status_flags.bits(), Ordering::Relaxed);
                         wake(&mut table.keeper);
@@ -306,6 +302,10 @@ impl Session {
                 table.sequencer.release(sent)
             }
             Some(Verdict::Delay | Verdict::Refused(_)) | None => {}
+        }
+        // Before a later call gets the slot: calls that were not executed come first.
+        if let (Some(members), Some(Ok(record))) = (members, outcome) {
+            self.end_shared(&mut table, sent, members, record);
         }
         table.queue.wake_first();
     }
@@ -484,7 +484,7 @@ impl Waiting<'_> {
         if polled.is_pending() && !std::mem::replace(&mut self.has_waited, true) {
             self.session.slot_waits.fetch_add(1, Ordering::Relaxed);
         }
-        polled.map(|place| Some(SlotUse { session: Arc::clone(self.session), place, state: Arc::default() }))
+        polled.map(|place| Some(SlotUse::new(self.session, place, None)))
     }
 }
 
@@ -499,15 +499,22 @@ struct SlotUse {
     session: Arc<Session>,
     place: Place,
     state: Arc<SlotState>,
+    /// The calls that share the compound.
+    members: Option<Arc<SharedMembers>>,
 }
 
 impl SlotUse {
+    fn new(session: &Arc<Session>, place: Place, members: Option<Arc<SharedMembers>>) -> Self {
+        Self { session: Arc::clone(session), place, state: Arc::default(), members }
+    }
+
     /// Notes that a request is sent in the slot; returns the handler of its end.
     fn start(&self) -> Box<dyn Completion> {
         self.state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
         let (session, state) = (Arc::clone(&self.session), Arc::clone(&self.state));
         let sent_at = session.engine.now();
-        Box::new(RequestInSlot { session, place: self.place, state, sent_at })
+        let members = self.members.clone();
+        Box::new(RequestInSlot { session, place: self.place, state, members, sent_at })
     }
 }
 
@@ -557,12 +564,13 @@ struct RequestInSlot {
     session: Arc<Session>,
     place: Place,
     state: Arc<SlotState>,
+    members: Option<Arc<SharedMembers>>,
     sent_at: Duration,
 }
 
 impl Completion for RequestInSlot {
     fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>) {
-        self.session.handle_end(&self.state, &self.place, self.sent_at, outcome);
+        self.session.handle_end(&self, outcome);
     }
 }
 

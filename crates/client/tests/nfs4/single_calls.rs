@@ -95,7 +95,7 @@ fn failures_among_shared_calls_delay_no_call() {
                     world.run(client.lookup(&caller, top, name(number).as_bytes())).unwrap().handle
                 })
                 .collect();
-            let is_removed = |number: usize| number % every == 0;
+            let is_removed = |number: usize| number.is_multiple_of(every);
             for number in (0..CALLS).filter(|number| is_removed(*number)) {
                 world.run(fs.unlink(name(number).as_bytes())).unwrap();
             }

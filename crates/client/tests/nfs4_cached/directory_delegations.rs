@@ -9,10 +9,12 @@ use client::config::Version;
 use client::delegations::{DelegationCounts, IDLE_MAX};
 use client::errno::Errno;
 use client::fs::inode::Inode;
-use client::fs::{FileSystem, OpenOptions};
+use client::fs::{FileSystem, OpenOptions, WholeFile};
+use client::results::NewObject;
+use futures_util::future::join3;
 use protocol::nfs4::types::OpNum;
 
-use crate::world::{LEASE, Peer, World, root};
+use crate::world::{Fate, LEASE, Peer, World, root};
 
 const VERSIONS: [Version; 2] = [Version::V41, Version::V42];
 /// Longer than the timeout of directories in these tests.
@@ -326,4 +328,84 @@ fn without_delegations_none_is_asked_for() {
     }
     assert_eq!(peer.count(OpNum::GET_DIR_DELEGATION), 0);
     assert_eq!(fs.client().directory_delegation_counts(), DelegationCounts::default());
+}
+
+/// A program that is interrupted while it looks: the server grants the delegation nevertheless, and gets it back.
+#[test]
+fn a_delegation_that_nobody_waits_for_any_longer_is_returned() {
+    for version in VERSIONS {
+        let world = World::new();
+        let (other, _) = world.mounted(Version::V42);
+        let holder = Holder::mounted(&world, &other, version);
+        holder.look();
+        world.pass(LATER);
+        holder.look();
+        world.pass(LATER);
+        holder.peer.judge(|ops| match ops.contains(&OpNum::GET_DIR_DELEGATION) {
+            true => Fate::Hold,
+            false => Fate::Serve,
+        });
+        let caller = root();
+        let mut look = Box::pin(holder.directory.attributes(&caller));
+        assert!(world.run_for(Duration::ZERO, look.as_mut()).is_none());
+        drop(look);
+        holder.peer.release(&world);
+        world.pass(Duration::from_secs(1));
+        assert_eq!((holder.counts().granted, holder.counts().held), (1, 0), "{version}");
+        let before = world.now();
+        make(&world, &other, b"d/three");
+        assert_eq!(world.now(), before, "nobody has to be asked");
+        assert_eq!(holder.names(), ["one", "three", "two"]);
+    }
+}
+
+#[test]
+fn a_change_behind_the_caches_ends_a_delegation_that_is_held_or_requested() {
+    for version in VERSIONS {
+        for is_held in [true, false] {
+            let world = World::new();
+            let (other, _) = world.mounted(Version::V42);
+            let holder = match is_held {
+                true => Holder::new(&world, &other, version),
+                false => Holder::mounted(&world, &other, version),
+            };
+            holder.look();
+            world.pass(LATER);
+            holder.look();
+            world.pass(LATER);
+            let file = WholeFile { path: b"d/absent", mode: 0o644, data: "now there".into() };
+            let files = [file];
+            let (caller, set) = (root(), SetAttributes::default());
+            world.run(async {
+                // Under an own change that is announced, and with a request for the delegation under way.
+                let made = holder.directory.make(&caller, b"sub", &NewObject::Directory, &set);
+                let asked = holder.directory.attributes(&caller);
+                let (written, made, asked) = join3(holder.fs.write_many(&files), made, asked).await;
+                written.into_iter().for_each(|written| written.unwrap());
+                made.unwrap();
+                asked.unwrap();
+            });
+            world.pass(Duration::from_secs(1));
+            assert_eq!(holder.counts().held, 0, "{version}, held before: {is_held}");
+            world.pass(LATER);
+            assert!(holder.has(b"absent"), "{version}, held before: {is_held}");
+            assert_eq!(holder.names(), ["absent", "one", "sub", "two"]);
+        }
+    }
+}
+
+/// The server tells the holder of no change that it has made itself, as the one of a directory's own times by its renaming.
+#[test]
+fn a_renamed_directory_is_not_delegated_any_longer() {
+    for version in VERSIONS {
+        let world = World::new();
+        let (other, _) = world.mounted(Version::V42);
+        let holder = Holder::new(&world, &other, version);
+        world.pass(Duration::from_secs(1));
+        let known = world.run(holder.directory.attributes(&root())).unwrap().ctime;
+        let top = holder.fs.mounted().root();
+        world.run(top.rename(&root(), b"d", &top, b"e")).unwrap();
+        let renamed = world.run(holder.directory.attributes(&root())).unwrap().ctime;
+        assert!(renamed > known, "{version}");
+    }
 }

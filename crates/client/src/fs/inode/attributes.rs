@@ -108,14 +108,6 @@ impl Inode {
         }
     }
 
-    /// Returns whether the names of this directory may be used although they are old: a delegation is held.
-    pub(super) fn has_delegated_names(&self) -> bool {
-        let held = self.client().delegation(&self.handle());
-        let is_delegated =
-            |id| self.mount.shared.state.lock().metadata.attributes.is_delegated(self.node.id, id);
-        held.is_some_and(|held| is_delegated(held.id))
-    }
-
     /// Returns the epoch in which only this client has changed the object, as far as it knows. Content read in another
     /// epoch is not valid. `None` if it is unknown.
     #[must_use]

@@ -154,13 +154,11 @@ impl OpenDirectory {
 
     /// Returns a part that is cached, if the server reports that the directory has not changed since.
     async fn read_cached(&self, caller: &Caller, cookie: u64) -> Result<Option<Listing>, OpError> {
-        let Some(mut page) = self.cached_page(cookie) else { return Ok(None) };
-        let (directory, now) = (self.inode.node.id, self.inode.mount.now());
-        let is_fresh = self.inode.mount.shared.state.lock().metadata.attributes.is_fresh(directory, now);
-        if !is_fresh && !self.inode.has_delegated_names() {
+        let Some((mut page, is_valid)) = self.cached_page(cookie) else { return Ok(None) };
+        if !is_valid {
             self.inode.refresh(caller).await?;
             match self.cached_page(cookie) {
-                Some(valid) => page = valid,
+                Some((valid, _)) => page = valid,
                 None => return Ok(None),
             }
         }
@@ -168,14 +166,19 @@ impl OpenDirectory {
         Ok(Some(Listing { entries, next_cookie: page.next_cookie, is_end: page.end }))
     }
 
-    fn cached_page(&self, cookie: u64) -> Option<Page> {
-        let directory = self.inode.node.id;
+    /// Returns a cached part, and whether it may be used without a request.
+    fn cached_page(&self, cookie: u64) -> Option<(Page, bool)> {
+        let (directory, now) = (self.inode.node.id, self.inode.mount.now());
         if !self.inode.mount.shared.caches_names {
             return None;
         }
+        let held = self.inode.client().delegation(&self.inode.handle());
         let state = self.inode.mount.shared.state.lock();
-        let epoch = state.metadata.attributes.epoch(directory)?;
-        state.metadata.directories.page(directory, epoch, cookie).cloned()
+        let attributes = &state.metadata.attributes;
+        let epoch = attributes.epoch(directory)?;
+        let is_delegated = held.is_some_and(|held| attributes.is_delegated(directory, held.id));
+        let page = state.metadata.directories.page(directory, epoch, cookie)?.clone();
+        Some((page, is_delegated || attributes.is_fresh(directory, now)))
     }
 
     /// Returns an entry of a cached part, with attributes if they are fresh.

@@ -82,6 +82,7 @@ impl Inode {
     /// Returns the cached entry of a name for a caller that may look it up, and whether it is fresh.
     fn known(&self, caller: &Caller, name: &[u8]) -> (Lookup, bool) {
         let (directory, now) = (self.node.id, self.mount.now());
+        let held = self.client().delegation(&self.handle());
         let state = self.mount.shared.state.lock();
         let attributes = &state.metadata.attributes;
         let Some(epoch) = attributes.epoch(directory) else { return (Lookup::Unknown, false) };
@@ -90,9 +91,8 @@ impl Inode {
             return (Lookup::Unknown, false);
         }
         let known = state.metadata.names.lookup(directory, epoch, name);
-        let is_fresh = attributes.is_fresh(directory, now);
-        drop(state);
-        (known, is_fresh || known != Lookup::Unknown && self.has_delegated_names())
+        let is_delegated = held.is_some_and(|held| attributes.is_delegated(directory, held.id));
+        (known, is_delegated || attributes.is_fresh(directory, now))
     }
 
     async fn lookup_at_server(&self, caller: &Caller, name: &[u8]) -> Result<(Self, Attributes), OpError> {
@@ -414,6 +414,11 @@ impl Inode {
         let renamed = self.client().rename(caller, from, target).await;
         if let (Some(moved), Ok(_)) = (moved, &renamed) {
             moved.node.opens.lock().note_name(to.id(), new_name);
+            if moved.kind() == FileKind::Directory {
+                // Its own times have changed, which the server tells no holder who has changed them.
+                moved.client().begin_give_back(&moved.handle());
+                moved.expire();
+            }
         }
         self.forget_name(name);
         to.forget_name(new_name);

@@ -1,7 +1,9 @@
 //! GET_DIR_DELEGATION for caches (RFC 8881 §10.9, §18.39): without notifications, so that the server recalls the delegation before
 //! another client changes the directory.
 
+use std::collections::HashSet;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use protocol::nfs4::compound::Op;
@@ -34,34 +36,60 @@ pub(super) const fn get_dir_delegation(notification_types: Bitmap) -> Op {
 
 impl Nfs4 {
     /// Returns the attributes of a directory, and the number of the delegation under which they were read, if the server grants one.
-    /// This takes one request, unless the server refuses by an error.
+    /// This takes one request, unless the server refuses by an error. If the caller drops the future, a delegation that is granted later is
+    /// returned.
     pub(crate) async fn delegate_directory(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         directory: FileHandle,
     ) -> Result<(Attributes, Option<u64>), OpError> {
-        if !self.may_delegate(&directory) {
-            return Ok((self.get_attributes(caller, directory).await?, None));
+        let mut requested = (None, None);
+        if self.may_delegate(&directory) {
+            let (nfs4, of_caller) = (Arc::clone(self), caller.clone());
+            let request = async move { nfs4.request_directory(&of_caller, directory).await };
+            let nfs4 = Arc::clone(self);
+            let guarded = self.background.guard(request, async move |(_, granted): (_, Option<u64>)| {
+                if granted.is_some() {
+                    nfs4.delegations.give_back(&directory);
+                }
+            });
+            requested = guarded.await;
         }
-        let opening = self.delegations.opening();
+        let (attributes, delegation) = requested;
+        match attributes {
+            Some(attributes) => Ok((attributes, delegation)),
+            None => Ok((self.get_attributes(caller, directory).await?, delegation)),
+        }
+    }
+
+    /// Requests a delegation once: a server that answers DELAY or GRACE has none now. Returns the attributes, if the server has sent them,
+    /// and the number of the delegation.
+    async fn request_directory(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+    ) -> (Option<Attributes>, Option<u64>) {
+        let (opening, bypasses) = (self.delegations.opening(), self.delegations.bypasses());
         // RFC 8881 §10.9.1: only attributes that are read after the grant are valid under it.
         let ops = [put(directory), get_dir_delegation(Bitmap::EMPTY), get_attributes()];
-        let mut results = self.change(caller, &ops).await?;
-        results.skip()?;
+        // The request for the attributes alone, which follows a failure, tells the caller why.
+        let Ok(mut results) = self.compound(caller, &ops, true).await else { return (None, None) };
+        if results.skip().is_err() {
+            return (None, None);
+        }
         let delegation = match take!(results, GetDirDelegation) {
             Ok(DirDelegation::Granted(granted)) => {
-                self.take_directory(caller, directory, granted.stateid, &opening).await
+                self.take_directory(caller, directory, granted.stateid, &opening, bypasses).await
             }
             Ok(DirDelegation::Unavailable(_)) => None,
             Err(error) => {
-                // It ends the compound.
                 if matches!(error, OpError::Status(Status::NOTSUPP | Status::OP_ILLEGAL)) {
                     self.lacks_directory_delegations.store(true, Ordering::Relaxed);
                 }
-                return Ok((self.get_attributes(caller, directory).await?, None));
+                None
             }
         };
-        Ok((take_attributes(&mut results)?, delegation))
+        (take_attributes(&mut results).ok(), delegation)
     }
 
     fn may_delegate(&self, directory: &FileHandle) -> bool {
@@ -80,6 +108,7 @@ impl Nfs4 {
         handle: FileHandle,
         stateid: Stateid,
         opening: &Opening<'_>,
+        bypasses: u64,
     ) -> Option<u64> {
         let grant = Grant {
             handle,
@@ -98,6 +127,11 @@ impl Nfs4 {
             true => self.delegations.granted(grant, self.engine.now()),
             false => None,
         };
+        // A change behind the caches that has ended in the meantime has not seen this delegation.
+        if taken.is_some() && self.delegations.bypasses() != bypasses {
+            self.delegations.give_back(&handle);
+            return None;
+        }
         if taken.is_none() {
             let ops = [put(handle), Op::DelegReturn(DelegReturnArgs { stateid })];
             // The server recalls it if it did not arrive.
@@ -121,6 +155,36 @@ impl Nfs4 {
         let outcome = change.await;
         changing.has_ended = true;
         outcome
+    }
+    /// Makes changes of directories that no cache knows of: the delegations of these directories are returned.
+    pub(super) async fn changing_behind_caches<T>(
+        &self,
+        directories: impl IntoIterator<Item = FileHandle>,
+        change: impl Future<Output = T>,
+    ) -> T {
+        let directories: HashSet<_> = match self.uses_delegations() {
+            true => directories.into_iter().collect(),
+            false => HashSet::new(),
+        };
+        self.delegations.note_bypass();
+        let _changing = ChangingBehindCaches { nfs4: self, directories };
+        change.await
+    }
+}
+
+/// A change behind the caches that is under way.
+struct ChangingBehindCaches<'a> {
+    nfs4: &'a Nfs4,
+    directories: HashSet<FileHandle>,
+}
+
+impl Drop for ChangingBehindCaches<'_> {
+    fn drop(&mut self) {
+        let delegations = &self.nfs4.delegations;
+        delegations.note_bypass();
+        for directory in self.directories.iter().filter(|directory| delegations.is_directory(directory)) {
+            delegations.give_back(directory);
+        }
     }
 }
 

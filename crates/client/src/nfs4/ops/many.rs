@@ -1,7 +1,5 @@
 //! Operations on many files in few compounds, with the current stateid (RFC 8881 §16.2.3.1.2) if files are opened.
 
-use std::collections::HashSet;
-
 use bytes::Bytes;
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
@@ -77,8 +75,8 @@ impl Nfs4 {
         caller: &Caller,
         files: &[NewFile<'_>],
     ) -> Vec<Result<Object, OpError>> {
-        let directories: HashSet<_> = files.iter().map(|file| file.directory).collect();
-        self.changing_names(directories, self.write_all(caller, files)).await
+        let directories = files.iter().map(|file| file.directory);
+        self.changing_behind_caches(directories, self.write_all(caller, files)).await
     }
 
     async fn write_all(&self, caller: &Caller, files: &[NewFile<'_>]) -> Vec<Result<Object, OpError>> {
@@ -142,8 +140,8 @@ impl Nfs4 {
             created => created.and_then(|()| take_object(results)).map(Some),
         });
         let mut outcomes = Vec::with_capacity(list.len());
-        let directories: HashSet<_> = list.iter().map(|new| new.directory).collect();
-        for (new, outcome) in list.iter().zip(self.changing_names(directories, created).await) {
+        let directories = list.iter().map(|new| new.directory);
+        for (new, outcome) in list.iter().zip(self.changing_behind_caches(directories, created).await) {
             outcomes.push(match outcome {
                 Ok(Some(object)) => Ok(object),
                 Ok(None) => self.find_new(caller, new).await,
@@ -219,9 +217,9 @@ impl Nfs4 {
             created => created.and_then(|()| take_object(results)).map(Some),
         };
         let mut outcomes = Vec::with_capacity(directories.len());
-        let parents: HashSet<_> = directories.iter().map(|new| new.parent).collect();
+        let parents = directories.iter().map(|new| new.parent);
         let creation = self.run_many(caller, directories, WIDE_SPREAD, item, take);
-        let created = self.changing_names(parents, creation).await;
+        let created = self.changing_behind_caches(parents, creation).await;
         for (new, outcome) in directories.iter().zip(created) {
             outcomes.push(match outcome {
                 Ok(Some(object)) => Ok(object),
@@ -247,8 +245,8 @@ impl Nfs4 {
             Err(OpError::Status(Status::NOENT)) if results.is_repeated => Ok(()),
             removed => removed,
         };
-        let directories: HashSet<_> = names.iter().map(|(directory, _)| *directory).collect();
-        self.changing_names(directories, self.run_many(caller, names, WIDE_SPREAD, item, take)).await
+        let directories = names.iter().map(|(directory, _)| *directory);
+        self.changing_behind_caches(directories, self.run_many(caller, names, WIDE_SPREAD, item, take)).await
     }
 
     /// Sets attributes of objects.
@@ -269,7 +267,8 @@ impl Nfs4 {
             results.skip_many(results.len().saturating_sub(1).max(2))?;
             take_attributes(results)
         };
-        self.run_many(caller, objects, WIDE_SPREAD, item, take).await
+        let handles = objects.iter().map(|(handle, _)| *handle);
+        self.changing_behind_caches(handles, self.run_many(caller, objects, WIDE_SPREAD, item, take)).await
     }
 
     /// Runs an item for each of `list`, spread over the given number of compounds; those that cannot be encoded fail at once.

@@ -66,7 +66,7 @@ impl Nfs4 {
             results.skip()?;
             take!(results, GetDirDelegation)
         };
-        self.directory_watches.request(directories);
+        let _requests = self.directory_watches.request(directories);
         // A cache's delegation has no notifications.
         for directory in directories {
             self.give_back(directory).await;

@@ -4,11 +4,15 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use protocol::nfs4::compound::Op;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use protocol::nfs4::compound::{CompoundResult, Op};
+use protocol::nfs4::types::Status;
 use rpc::auth::OpaqueAuth;
+use rpc::message::parse_reply;
 
 use super::sharing::{CallState, Member};
-use super::{Session, SlotUse, Table, Unexecuted};
+use super::{Place, Session, SlotUse, Table, Unexecuted, Verdict, judge};
 use crate::nfs4::wire::Results;
 use crate::permits::Ticket;
 
@@ -23,22 +27,56 @@ impl Session {
         loop {
             match poll_fn(|context| waiting.poll(context)).await {
                 Turn::Ended(outcome) => return outcome,
-                Turn::Slot(slot, None) => return self.execute_in(&slot, credential, ops, &[]).await,
-                Turn::Slot(slot, Some(members)) => {
-                    let mut members = SentMembers { session: self, members };
-                    let ops = self.table.lock().sharing.ops(&members.members);
-                    let outcome = self.execute_in(&slot, credential, &ops, &[]).await;
-                    members.end(outcome);
-                }
+                Turn::Slot(slot) => match &slot.members {
+                    None => return self.execute_in(&slot, credential, ops, &[]).await,
+                    Some(members) => {
+                        let sent = SentMembers { session: self, members };
+                        let ops = self.table.lock().sharing.ops(&members.0.lock());
+                        sent.end(self.execute_in(&slot, credential, &ops, &[]).await);
+                    }
+                },
             }
         }
+    }
+
+    /// Hands out the results of a shared compound, unless its reply says that it was not executed now.
+    pub(super) fn end_shared(
+        &self,
+        table: &mut Table,
+        sent: &Place,
+        members: &SharedMembers,
+        record: &Bytes,
+    ) {
+        let Ok(result) = parse_reply::<CompoundResult>(record.clone()) else { return };
+        let mut results = result.results.into_vec();
+        let is_lost = results.len() == 2 && result.status == Status::RETRY_UNCACHED_REP;
+        if let Verdict::Executed(sequence) = judge(sent, result.status, results.first())
+            && !is_lost
+        {
+            if sequence.is_some() {
+                results.remove(0);
+            }
+            let results = Results::new(result.status, results, false);
+            table.sharing.end(&members.take(), Ok(results), &mut table.queue);
+        }
+    }
+}
+
+/// The calls of a compound that was sent. They are taken once: when the reply has arrived, by the task that sent it if there is none, or
+/// when that task is dropped.
+#[derive(Debug)]
+pub(super) struct SharedMembers(Mutex<Vec<Member>>);
+
+impl SharedMembers {
+    fn take(&self) -> Vec<Member> {
+        std::mem::take(&mut self.0.lock())
     }
 }
 
 /// What a waiting call goes on with.
 enum Turn {
-    /// It has a slot, and sends a compound with these calls, or its own operations only.
-    Slot(SlotUse, Option<Vec<Member>>),
+    /// It has a slot, for a compound of several calls or for its own operations only.
+    Slot(SlotUse),
     /// It has an outcome.
     Ended(Result<Results, Unexecuted>),
 }
@@ -59,7 +97,6 @@ impl WaitingCall<'_> {
         let Table { sequencer, queue, lost, sharing, .. } = &mut *table;
         let is_lost = lost.is_some();
         let ended = || Poll::Ready(Turn::Ended(Err(Unexecuted::SessionLost { was_sent: false })));
-        let slot = |place| SlotUse { session: Arc::clone(session), place, state: Arc::default() };
         let Some(number) = self.number else {
             if is_lost {
                 return ended();
@@ -71,7 +108,7 @@ impl WaitingCall<'_> {
                 self.number = Some(sharing.add(self.credential.clone(), self.ops.to_vec(), ticket, waker));
                 session.slot_waits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
-            return polled.map(|place| Turn::Slot(slot(place), None));
+            return polled.map(|place| Turn::Slot(SlotUse::new(session, place, None)));
         };
         let Some(call) = sharing.get_mut(number) else { return ended() };
         call.waker.clone_from(context.waker());
@@ -85,10 +122,9 @@ impl WaitingCall<'_> {
             CallState::Waiting | CallState::Alone => {
                 let polled = queue.poll(&mut call.ticket, context, || sequencer.take(false));
                 polled.map(|place| {
-                    Turn::Slot(
-                        slot(place),
-                        Some(sharing.start(number, sequencer.max(), &session.limits, queue)),
-                    )
+                    let members = sharing.start(number, sequencer.max(), &session.limits, queue);
+                    let members = Some(Arc::new(SharedMembers(Mutex::new(members))));
+                    Turn::Slot(SlotUse::new(session, place, members))
                 })
             }
         }
@@ -106,17 +142,17 @@ impl Drop for WaitingCall<'_> {
     }
 }
 
-/// The calls of a compound. If the task that sends it is dropped, the others wait for a slot again.
+/// The calls of a compound in the task that sends it. If it is dropped before the request was sent, the others wait for a slot again.
 struct SentMembers<'a> {
     session: &'a Session,
-    members: Vec<Member>,
+    members: &'a SharedMembers,
 }
 
 impl SentMembers<'_> {
-    fn end(&mut self, outcome: Result<Results, Unexecuted>) {
+    fn end(&self, outcome: Result<Results, Unexecuted>) {
         let mut table = self.session.table.lock();
         let Table { queue, sharing, .. } = &mut *table;
-        sharing.end(&std::mem::take(&mut self.members), outcome, queue);
+        sharing.end(&self.members.take(), outcome, queue);
     }
 }
 
@@ -124,6 +160,6 @@ impl Drop for SentMembers<'_> {
     fn drop(&mut self) {
         let mut table = self.session.table.lock();
         let Table { queue, sharing, .. } = &mut *table;
-        sharing.abandon(&self.members, queue);
+        sharing.abandon(&self.members.take(), queue);
     }
 }
