@@ -323,6 +323,11 @@ impl AttributeCache {
         self.entries.get(&file).is_some_and(undecided)
     }
 
+    /// Returns whether own changes are in flight, and the newest state is not that of the cached content: others may have changed it.
+    pub fn is_undecided(&self, file: FileId) -> bool {
+        self.entries.get(&file).is_some_and(|entry| entry.changes > 0 && entry.valid != entry.latest)
+    }
+
     /// Returns the epoch of a file. Content cached in another epoch is not valid.
     pub fn epoch(&self, file: FileId) -> Option<Epoch> {
         self.entries.get(&file).map(|entry| entry.epoch)
@@ -499,7 +504,8 @@ impl Entry {
     }
 
     fn end_change(&mut self, generation: u64, started: Started, changed: Changed) -> Invalidate {
-        let after = changed.after.as_ref().map(version).or(changed.change_after.map(Before::Change));
+        // The attributes were read after the change, and another client's may have come between.
+        let after = changed.change_after.map(Before::Change).or(changed.after.as_ref().map(version));
         if let (Some(Before::Assumed), Some(attributes)) = (changed.before, changed.after) {
             // Unless a change by others is known already.
             let is_valid = self.valid == self.latest;

@@ -407,3 +407,30 @@ fn names_are_delegated_once_no_own_change_hides_one_of_another_client() {
     cache.expire_unannounced(FILE);
     assert!(!cache.is_delegated(FILE, 7));
 }
+
+#[test]
+fn a_change_by_another_client_between_an_own_one_and_its_attributes_invalidates() {
+    let at = |change| Attributes { change: Some(change), ..directory(1) };
+    for (read, hidden) in [(6, false), (7, true)] {
+        let mut cache = cache(Timeouts::default());
+        let _ = getattr(&mut cache, at(5), seconds(1));
+        let own = cache.start_change(FILE, seconds(2));
+        assert!(!cache.is_undecided(FILE));
+        let (before, after) = (Some(Before::Change(5)), Some(at(read)));
+        let changed = Changed { before, change_after: Some(6), after };
+        assert_eq!(cache.end_change(own, Some(changed), seconds(3)).directory, hidden, "{read}");
+    }
+}
+
+#[test]
+fn names_are_undecided_while_an_own_change_may_hide_another() {
+    let at = |change| Attributes { change: Some(change), ..directory(1) };
+    let mut cache = cache(Timeouts::default());
+    let _ = getattr(&mut cache, at(5), seconds(1));
+    let own = cache.start_change(FILE, seconds(2));
+    let _ = getattr(&mut cache, at(6), seconds(3));
+    assert!(cache.is_undecided(FILE));
+    let changed = Changed { before: Some(Before::Change(5)), change_after: Some(6), after: Some(at(6)) };
+    assert_eq!(cache.end_change(own, Some(changed), seconds(4)), nothing(), "it was the own one");
+    assert!(!cache.is_undecided(FILE));
+}

@@ -158,8 +158,8 @@ impl OpenDirectory {
         if !is_valid {
             self.inode.refresh(caller).await?;
             match self.cached_page(cookie) {
-                Some((valid, _)) => page = valid,
-                None => return Ok(None),
+                Some((valid, _)) if !self.inode.is_undecided() => page = valid,
+                Some(_) | None => return Ok(None),
             }
         }
         let entries = page.entries.iter().map(|entry| self.entry(entry)).collect();

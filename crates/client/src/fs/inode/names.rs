@@ -47,9 +47,9 @@ impl Inode {
     ) -> Result<Option<(Self, Attributes)>, OpError> {
         let (mut known, is_fresh) = self.known(caller, name);
         if known != Lookup::Unknown && !is_fresh {
-            // One GETATTR makes all names of the directory valid again.
+            // One GETATTR makes all names of the directory valid again, unless they may hide a change by another client.
             self.refresh(caller).await?;
-            known = self.known(caller, name).0;
+            known = if self.is_undecided() { Lookup::Unknown } else { self.known(caller, name).0 };
         }
         self.mount.shared.counts.names.note(known != Lookup::Unknown);
         let file = match known {

@@ -263,6 +263,11 @@ impl Inode {
         }
     }
 
+    /// Returns whether own changes are in flight that may hide one by another client.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.mount.shared.state.lock().metadata.attributes.is_undecided(self.node.id)
+    }
+
     /// Drops cached content of a range, except data that are not stable.
     pub(super) fn drop_clean_data(&self, range: Range<u64>) {
         self.mount.shared.state.lock().writes.pages_mut().invalidate_range(self.node.id, &range);
