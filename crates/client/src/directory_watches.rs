@@ -205,7 +205,7 @@ mod tests {
         let (watches, directory) = (DirectoryWatches::default(), Handle::new(DIRECTORY).unwrap());
         let added = || vec![DirectoryEvent::Added(Bytes::from_static(b"a"))];
         assert_eq!(watches.notified(directory, &stateid(1), added()), Err(Status::BAD_STATEID));
-        watches.request(&[directory]);
+        let _requests = watches.request(&[directory]);
         assert_eq!(watches.notified(directory, &stateid(1), added()), Ok(()));
         watches.requested(directory, Some(stateid(1)));
         assert_eq!(watches.notified(directory, &stateid(2), added()), Err(Status::BAD_STATEID));
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn events_have_a_bound_and_recalls_come_nevertheless() {
         let (watches, directory) = (DirectoryWatches::default(), Handle::new(DIRECTORY).unwrap());
-        watches.request(&[directory]);
+        let _requests = watches.request(&[directory]);
         watches.requested(directory, Some(stateid(1)));
         let removed = || vec![DirectoryEvent::Removed(Bytes::from_static(b"a"))];
         let outcomes = (0..=EVENTS_MAX).map(|_| watches.notified(directory, &stateid(1), removed()));
