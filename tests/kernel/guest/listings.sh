@@ -137,7 +137,7 @@ same_file "$L/tree/large" "$D/second/large"
 remount
 copied "$D/tree" "$D/second"
 
-# watch: changes on the mount are told.
+# watch: prints changes that were made on the mount.
 "$CLIENT" watch --interval 300ms "$(url empty)" 2>/dev/null && fail 'watch of what is missing'
 "$CLIENT" watch --interval 300ms "$(url tree)" >"$L/changes" 2>"$L/watching" &
 watch=$!

@@ -87,7 +87,7 @@ impl Holder {
         self.world.run(self.directory.attributes(&root())).unwrap().mode
     }
 
-    /// Uses all that is cached of the directory.
+    /// Looks up two names, reads the attributes, and lists the directory.
     fn look(&self) {
         assert_eq!((self.has(b"one"), self.has(b"absent"), self.mode()), (true, false, 0o755));
         assert_eq!(self.names(), ["one", "two"]);

@@ -8,6 +8,7 @@ mod disk_cache;
 mod lifetime;
 mod lock_calls;
 mod locks;
+mod mapping;
 mod memory;
 mod messages;
 mod overlay;

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output};
 
+use crate::proxy::Proxy;
 use crate::server::{ENFYS, Server, TestDir};
 
 /// A server with an empty export, and the URL of that.
@@ -847,4 +848,39 @@ fn a_server_that_cannot_clone_copies_and_keeps_holes() {
         let used = std::fs::metadata(&copy).expect("a copy").blocks() * 512;
         assert!(used < 1 << 20, "{}: {used} bytes", copy.display());
     }
+}
+
+#[test]
+fn a_terminal_shows_the_progress_of_a_copy() {
+    const FILES: usize = 30;
+    const BYTES: usize = 1 << 20;
+    let place = Place::insecure();
+    // The copy takes some redraws of the bar.
+    let proxy = Proxy::start(place.server.address, &["--rate", "10MB/s"]);
+    let local = TestDir::new();
+    let tree = local.directory("tree");
+    for number in 0..FILES {
+        std::fs::write(tree.join(number.to_string()), vec![number as u8; BYTES]).unwrap();
+    }
+    // Everything that the command writes to its terminal.
+    let terminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", terminal, ENFYS, "cp", "-r"])
+        .arg(&tree)
+        .arg(format!("nfs://{}/export/copy", proxy.address));
+    let output = command.env("COLUMNS", "120").stdin(std::process::Stdio::null()).output().expect("python3");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    // Files, bytes, rate and remaining time; the totals are known before the end.
+    // The directory counts too.
+    for part in
+        [format!("/{} files", FILES + 1), "/30.00 MiB".to_owned(), "MiB/s".to_owned(), " left".to_owned()]
+    {
+        assert!(shown.contains(&part), "{part:?} in {shown:?}");
+    }
+    assert_eq!(place.good("find @copy -type f").lines().count(), FILES);
+    // Without a terminal there is nothing.
+    let silent = Command::new(ENFYS).args(["cp", "-r"]).arg(&tree).arg(place.url("again")).output().unwrap();
+    assert!(silent.status.success() && silent.stderr.is_empty() && silent.stdout.is_empty());
 }

@@ -238,7 +238,7 @@ fn names_of_connected_clients_are_known_after_a_reload() {
     server.stop();
 }
 
-/// The client's side: a command that calls for another user than its own is told what the server wants.
+/// The server refuses a command that calls for another user than its own. The command prints what the server requires.
 #[test]
 fn a_command_that_is_refused_says_what_to_do() {
     let dir = TestDir::new();

@@ -22,15 +22,15 @@ static CONTENT: [u8; 100_000] = {
 };
 
 /// A running proxy; killed when dropped.
-struct Proxy {
+pub(crate) struct Proxy {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     message: Vec<String>,
 }
 
 impl Proxy {
-    fn start(target: SocketAddr, options: &[&str]) -> Self {
+    pub(crate) fn start(target: SocketAddr, options: &[&str]) -> Self {
         let mut command = Command::new(ENFYS);
         command.args(["proxy", "--listen", "127.0.0.1:0", "--to", &target.to_string()]).args(options);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");

@@ -79,10 +79,21 @@ impl Inode {
         }
     }
 
-    /// Returns the cached entry of a name for a caller that may look it up, and whether it is fresh.
+    /// Returns the cached entry of a name for a caller that may look it up, and whether it may be used without a request.
     fn known(&self, caller: &Caller, name: &[u8]) -> (Lookup, bool) {
+        let known = self.known_under(None, caller, name);
+        if known.1 || known.0 == Lookup::Unknown {
+            return known;
+        }
+        match self.client().delegation(&self.handle()) {
+            Some(held) => self.known_under(Some(held.id), caller, name),
+            None => known,
+        }
+    }
+
+    /// As [`Self::known`], while the delegation of the directory with this number is held.
+    fn known_under(&self, delegation: Option<u64>, caller: &Caller, name: &[u8]) -> (Lookup, bool) {
         let (directory, now) = (self.node.id, self.mount.now());
-        let held = self.client().delegation(&self.handle());
         let state = self.mount.shared.state.lock();
         let attributes = &state.metadata.attributes;
         let Some(epoch) = attributes.epoch(directory) else { return (Lookup::Unknown, false) };
@@ -91,7 +102,7 @@ impl Inode {
             return (Lookup::Unknown, false);
         }
         let known = state.metadata.names.lookup(directory, epoch, name);
-        let is_delegated = held.is_some_and(|held| attributes.is_delegated(directory, held.id));
+        let is_delegated = delegation.is_some_and(|id| attributes.is_delegated(directory, id));
         (known, is_delegated || attributes.is_fresh(directory, now))
     }
 

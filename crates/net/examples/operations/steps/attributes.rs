@@ -18,8 +18,8 @@ pub(super) fn attributes_are_shown_and_set(place: &Place) -> Outcome {
     let times = (time(1_000_000_800), time(1_100_000_000));
     let (atime, mtime) = (SetTime::To(times.0), SetTime::To(times.1));
     let set = SetAttributes { mode: Some(0o604), size: Some(3), atime, mtime, ..Default::default() };
-    let told = fs.set_attributes(b"attributes", &set)?;
-    for is in [told, place.other().stat(b"attributes")?] {
+    let set_now = fs.set_attributes(b"attributes", &set)?;
+    for is in [set_now, place.other().stat(b"attributes")?] {
         same("mode, size and times", (0o604, 3, times), (is.mode, is.size, (is.atime, is.mtime)))?;
     }
     let owner = SetAttributes { uid: Some(7), gid: Some(8), ..Default::default() };
@@ -43,7 +43,7 @@ pub(super) fn attributes_are_shown_and_set(place: &Place) -> Outcome {
     fails("attributes of what is missing", fs.stat(b"missing"), Errno::ENOENT)
 }
 
-pub(super) fn permissions_are_told(place: &Place) -> Outcome {
+pub(super) fn permissions_are_returned(place: &Place) -> Outcome {
     const USER: u32 = 1234;
     let fs = place.fs();
     fs.create_dir(b"permissions", 0o755)?;
@@ -67,7 +67,7 @@ pub(super) fn permissions_are_told(place: &Place) -> Outcome {
     same("below a subdirectory", USER, wait(directory.stat(b"file"))?.uid)
 }
 
-pub(super) fn space_is_told(place: &Place) -> Outcome {
+pub(super) fn space_is_returned(place: &Place) -> Outcome {
     let space = place.fs().stat_fs(b"")?;
     let is_sane = space.total_bytes > 0
         && space.free_bytes <= space.total_bytes
