@@ -143,7 +143,7 @@ copied "$D/tree" "$D/second"
 watch=$!
 until_true grep -q 'watching' "$L/watching"
 mkdir "$D/tree/empty/new"; mv "$D/tree/a/b/file 7" "$D/tree/moved"; rm "$D/tree/a/fifo"
-told() { for change in 'created *empty/new' 'renamed *.*file 7.* -> moved' 'removed *a/fifo'; do grep -q "^$change" "$L/changes" || return 1; done; }
-until_true told
+has_printed() { for change in 'created *empty/new' 'renamed *.*file 7.* -> moved' 'removed *a/fifo'; do grep -q "^$change" "$L/changes" || return 1; done; }
+until_true has_printed
 kill -INT "$watch"
 wait "$watch" || fail "watch ended with $?"

@@ -48,8 +48,8 @@ pub struct NewPath<'a> {
 type Place = Result<(FileHandle, Vec<u8>), OpError>;
 
 impl FileSystem {
-    /// Reads files of at most `max` bytes, whole, many in a request. Symbolic links are followed, some requests each; so is a file read
-    /// of which the server sent only a part.
+    /// Reads files of at most `max` bytes, whole, many in a request. Symbolic links are followed. These, and files
+    /// of which the server sent only a part, take some requests each.
     ///
     /// # Errors
     /// As open(2) and read(2); [`OpError::Invalid`] with EFBIG for a longer file.

@@ -394,7 +394,7 @@ fn a_change_behind_the_caches_ends_a_delegation_that_is_held_or_requested() {
     }
 }
 
-/// The server tells the holder of no change that it has made itself, as the one of a directory's own times by its renaming.
+/// A rename changes the times of the moved directory. The server does not recall the delegation of the client that renames.
 #[test]
 fn a_renamed_directory_is_not_delegated_any_longer() {
     for version in VERSIONS {

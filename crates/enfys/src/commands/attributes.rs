@@ -4,6 +4,15 @@
 pub use client::attributes::FsId;
 pub use client::attributes::{Attributes, FileKind, Timestamp};
 
+/// The unit in which storage is counted, bytes: that of `st_blocks`.
+pub const STORAGE_UNIT: u64 = 512;
+
+/// Returns the bytes of storage that a file uses, rounded up as `stat` on the kernel's mount does; servers may report any
+/// number of bytes.
+pub fn storage(attributes: &Attributes) -> u64 {
+    attributes.used.checked_next_multiple_of(STORAGE_UNIT).unwrap_or(u64::MAX)
+}
+
 /// Returns the nanoseconds since 1970.
 pub fn nanoseconds(time: Timestamp) -> i128 {
     i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds)
@@ -45,5 +54,16 @@ impl OfTest for Attributes {
             ctime: time,
             change: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_is_counted_in_whole_blocks() {
+        let storage = |used| storage(&Attributes { used, ..Attributes::of_test(FileKind::Symlink) });
+        assert_eq!([0, 1, 8, 512, 513, u64::MAX].map(storage), [0, 512, 512, 512, 1024, u64::MAX]);
     }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use client::attributes::{Attributes, FileKind, FsId};
 use client::url::Url;
 
+use super::attributes::storage;
 use super::human::SizeUnit;
 use super::output::{Output, run as run_command};
 use super::quote::Quoting;
@@ -134,7 +135,7 @@ impl Measure<'_> {
                 return None;
             }
         }
-        Some(if self.arguments.apparent_size { attributes.size } else { attributes.used })
+        Some(if self.arguments.apparent_size { attributes.size } else { storage(attributes) })
     }
 
     fn print(&self, url: &Url, bytes: u64) {

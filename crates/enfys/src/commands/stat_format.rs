@@ -1,6 +1,6 @@
 //! The output of `stat`: its default, and formats of `%` directives.
 
-use super::attributes::{Attributes, FileKind, Timestamp};
+use super::attributes::{Attributes, FileKind, STORAGE_UNIT, Timestamp, storage};
 use super::mode::mode_string;
 use super::names::OwnerNames;
 use super::quote::shell_quoted;
@@ -19,9 +19,6 @@ Change: %z
 
 /// Largest width in a directive.
 const WIDTH_MAX: usize = 1000;
-
-/// The unit of `%b`.
-const BLOCK: u64 = 512;
 
 /// A file to print.
 #[derive(Debug)]
@@ -166,8 +163,8 @@ fn value(letter: char, subject: &Subject<'_>, time: &TimeFormat, names: &OwnerNa
         },
         'a' => format!("{:o}", attributes.mode),
         'A' => mode_string(attributes),
-        'b' => attributes.used.div_ceil(BLOCK).to_string(),
-        'B' => BLOCK.to_string(),
+        'b' => (storage(attributes) / STORAGE_UNIT).to_string(),
+        'B' => STORAGE_UNIT.to_string(),
         'd' => format!("{:x},{:x}", attributes.fsid.major, attributes.fsid.minor),
         'F' => kind(attributes).to_owned(),
         'f' => format!("{:x}", kind_bits(attributes.kind) | attributes.mode),

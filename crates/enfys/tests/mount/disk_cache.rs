@@ -21,6 +21,15 @@ impl Cache {
         Self { top, path }
     }
 
+    /// Waits until a file of this length is stored: umount(8) returns before the process of the mount has written its last blocks.
+    #[track_caller]
+    fn await_stored(&self, bytes: usize) {
+        let blocks = bytes.div_ceil(64 << 10).to_string();
+        await_that("all blocks are stored", || {
+            sh(&self.path, "find blocks -type f | wc -l").trim() == blocks
+        });
+    }
+
     fn mount(&self, server: &Server, version: &str) -> Mounted {
         let path = self.path.to_str().expect("text");
         Mounted::new(server, version, &["--cache", path, "--cache-size", "64MiB"])
@@ -59,6 +68,7 @@ fn the_next_mount_reads_from_the_disk_until_the_file_changes() {
         compare(&mounted, &server, "f");
         assert!(reads(&mounted) > 0);
         mounted.end();
+        cache.await_stored(3_000_000);
 
         let mounted = cache.mount(&server, version);
         compare(&mounted, &server, "f");
@@ -87,6 +97,7 @@ fn damaged_blocks_are_counted_and_read_from_the_server() {
     let mounted = cache.mount(&server, "4.2");
     compare(&mounted, &server, "f");
     mounted.end();
+    cache.await_stored(1_000_000);
     // A byte in the middle of each.
     sh(
         &cache.path,

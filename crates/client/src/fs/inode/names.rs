@@ -426,7 +426,7 @@ impl Inode {
         if let (Some(moved), Ok(_)) = (moved, &renamed) {
             moved.node.opens.lock().note_name(to.id(), new_name);
             if moved.kind() == FileKind::Directory {
-                // Its own times have changed, which the server tells no holder who has changed them.
+                // The rename has changed its own times, and the server does not recall a delegation because of its holder's change.
                 moved.client().begin_give_back(&moved.handle());
                 moved.expire();
             }

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::attributes::{Attributes, FileKind};
+use super::attributes::{Attributes, FileKind, storage};
 use super::columns::columns;
 use super::human::SizeUnit;
 use super::mode::mode_string;
@@ -70,7 +70,7 @@ impl ListFormat<'_> {
 
     /// Returns the line `total`, which `ls -l` prints before the entries of a directory.
     pub fn total(&self, entries: &[Listed]) -> String {
-        let used = entries.iter().map(|entry| entry.attributes.used).fold(0, u64::saturating_add);
+        let used = entries.iter().map(|entry| storage(&entry.attributes)).fold(0, u64::saturating_add);
         let unit = if self.size == SizeUnit::Blocks(1) { SizeUnit::Blocks(TOTAL_UNIT) } else { self.size };
         format!("total {}\n", unit.print(used))
     }
