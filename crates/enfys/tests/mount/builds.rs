@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Mounted, Server, await_that, can_mount, sh, shell};
+use crate::support::{Mounted, Server, await_that, can_mount, is_full_load, sh, shell};
 
-/// Versions with a C build.
 const VERSIONS: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
-/// Versions with a Go build, which compiles the standard library too.
+/// Versions with a Go build, which compiles the standard library too and takes a minute; with `ENFYS_LOAD=full`, [`VERSIONS`].
 const VERSIONS_OF_GO: [&str; 2] = ["3", "4.2"];
 /// Source files of the C program, and packages of the Go program.
 const PARTS: usize = 24;
@@ -87,5 +86,6 @@ fn a_go_build_continues_after_a_restart_of_the_server() {
     // The cache, which has all results of the compiler, is on the mount too.
     let script = "mkdir -p cache tmp; GOCACHE=$PWD/cache GOTMPDIR=$PWD/tmp GOPATH=$PWD/path GOFLAGS=-mod=mod GOTOOLCHAIN=local \
                   CGO_ENABLED=0 go build -p 2 -o program . ";
-    build(&VERSIONS_OF_GO, &source, "cache/*/*-d", script, &expected);
+    let versions: &[&str] = if is_full_load() { &VERSIONS } else { &VERSIONS_OF_GO };
+    build(versions, &source, "cache/*/*-d", script, &expected);
 }

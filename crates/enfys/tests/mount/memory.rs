@@ -11,7 +11,7 @@ use client::many::NewKind;
 use client::results::NewObject;
 use net::blocking::{Connection, FileSystem};
 
-use crate::support::{ENFYS, can_mount, is_mounted, run};
+use crate::support::{ENFYS, can_mount, is_full_load, is_mounted, run};
 
 const MIB: u64 = 1 << 20;
 /// Files of a directory.
@@ -177,7 +177,7 @@ fn check(binary: &str, load: &Load) {
 ///
 /// Each file that the kernel remembers takes more than a KiB of the mount's process: all files of a run need more than its bound.
 fn load() -> Load {
-    if std::env::var_os("ENFYS_LOAD").is_some_and(|load| load == "full") {
+    if is_full_load() {
         return Load { budget_mib: 256, readers: 1000, files: 1_000_000, writers: 64, written: 16 * MIB };
     }
     Load { budget_mib: 16, readers: 100, files: 80_000, writers: 8, written: 8 * MIB }

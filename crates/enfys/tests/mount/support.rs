@@ -26,6 +26,11 @@ pub(crate) fn can_mount() -> bool {
     can
 }
 
+/// Returns whether `ENFYS_LOAD=full` asks for loads and versions that take minutes.
+pub(crate) fn is_full_load() -> bool {
+    std::env::var_os("ENFYS_LOAD").is_some_and(|load| load == "full")
+}
+
 /// Waits until `holds`.
 #[track_caller]
 pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
