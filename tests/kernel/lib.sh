@@ -76,9 +76,17 @@ mount_options() {
 # Has mount(8) leave version 2 to the kernel.
 mount_flags() { if [ "$VERSION" = 2 ]; then echo -i; fi; }
 
-# mount_export DIRECTORY [EXPORT] [OPTIONS]
+# mount_export DIRECTORY [EXPORT] [OPTIONS]: by the kernel, or with `--set MOUNT=enfys` by Enfys, whose locks are always the server's.
 mount_export() {
     mkdir -p "$1"
+    if [ "${MOUNT:-}" = enfys ]; then
+        local options=vers=$VERSION,port=$PORT
+        if [ "${VERSION%.*}" -lt 4 ]; then options+=,mountport=$MOUNT_PORT; fi
+        modprobe -d /run/modules fuse
+        [ -e /dev/fuse ] || mknod -m 666 /dev/fuse c 10 229
+        "$CLIENT" mount "nfs://$SERVER$(export_root)${2:-/export}" "$1" -o "$options,allow_other${3:+,$3}"
+        return
+    fi
     mount $(mount_flags) -t nfs -o "$(mount_options)${3:+,$3}" "$SERVER:$(export_root)${2:-/export}" "$1"
 }
 

@@ -5,7 +5,7 @@ TEST=$1
 # shellcheck source=lib.sh
 . "$SCRIPTS/lib.sh"
 dmesg --clear
-our_mounts() { awk '$3 ~ /^nfs/ && $2 ~ "^/run/" { print $2 }' /proc/mounts | sort -r; }
+our_mounts() { awk '$3 ~ /^nfs|^fuse/ && $2 ~ "^/run/" { print $2 }' /proc/mounts | sort -r; }
 mount_export /run/nfs
 mkdir -p "/run/nfs/$TEST" "/run/tmp/$TEST"
 D=/run/nfs/$TEST   # the test's directory on the server

@@ -24,8 +24,11 @@ entries = [["daemon", "daemon"], ["games", "games"]]
 TOML
 }
 # These run first: a failed case leaves its files open, and a mount with open files cannot become read-only.
-configuration true >"$L/remount.toml"
-"$PJDFSTEST" -c "$L/remount.toml" -p "$D" erofs
+# Enfys's mount cannot become read-only.
+if [ "${MOUNT:-}" != enfys ]; then
+    configuration true >"$L/remount.toml"
+    "$PJDFSTEST" -c "$L/remount.toml" -p "$D" erofs
+fi
 configuration false >"$L/pjdfstest.toml"
 "$PJDFSTEST" -c "$L/pjdfstest.toml" -p "$D" | tee "$L/results"
 # Left out: the 13 of the first run, and one for file systems that report the maximum number of links.
