@@ -1,6 +1,7 @@
 //! The modelled disk of 1994: what syncs, and how often. No test asserts time that has passed.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -8,12 +9,13 @@ use bench::plan::NfsVersion;
 use bench::targets::nfs::Server;
 use bench::targets::{Files as _, How, OpenFile as _};
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select};
 use net::modelled_disk::{Counts, DiskServer, ModelledDisk, Syncs, Wait};
 use vfs::around::Wrapped;
+use vfs::journal::{Journaled, LOG_BYTES_MIN, Log};
 use vfs::{
-    Authority, Backend as _, Context, Create, CreateMode, Credentials, Handle, MemFs, MemOptions,
-    SetAttributes, Stability, Timestamp,
+    Authority, Backend, Context, Create, CreateMode, Credentials, Handle, MemFs, MemOptions, SetAttributes,
+    Stability, Timestamp,
 };
 
 const BLOCK: usize = 8192;
@@ -33,8 +35,8 @@ const INSTANT: Wait = |_| {
 };
 
 /// An empty file on a disk whose time passes at once.
-struct Place {
-    files: Wrapped<MemFs, ModelledDisk>,
+struct Place<B = Wrapped<MemFs, ModelledDisk>> {
+    files: B,
     context: Context,
     file: Handle,
     counts: Arc<Counts>,
@@ -54,6 +56,17 @@ impl Place {
         Self { files, context, file, counts }
     }
 
+    /// Puts a journal before the disk.
+    fn with_journal(self) -> (Place<Journaled<Wrapped<MemFs, ModelledDisk>>>, Arc<Log>) {
+        let Self { files, context, file, counts } = self;
+        let log = Log::create(files.identity(), ([1; 16], [1; 16]), LOG_BYTES_MIN, Arc::default());
+        let log = Arc::new(log);
+        let files = Journaled::new(files, Arc::clone(&log));
+        (Place { files, context, file, counts }, log)
+    }
+}
+
+impl<B: Backend> Place<B> {
     async fn write(&self, block: u64, stability: Stability) {
         let (offset, data) = (block * BLOCK as u64, Bytes::from(vec![1; BLOCK]));
         let written =
@@ -103,6 +116,29 @@ async fn unstable_writes_share_the_sync_of_their_commit() {
     }
 }
 
+#[tokio::test]
+async fn writes_in_a_journal_share_the_sync_of_the_checkpoint() {
+    for syncs in [Syncs::Each, Syncs::Gathered] {
+        let (place, log) = Place::new(syncs).with_journal();
+        let writes = async {
+            for _ in 0..8 {
+                join_all((0..8).map(|block| place.write(block, Stability::FileSync))).await;
+            }
+            assert_eq!(place.counts.syncs(), 0, "{syncs:?}: answered before the disk has them");
+            for _ in 0..2 {
+                place.files.checkpoint().await.expect("neither fails");
+                assert_eq!((place.counts.syncs(), place.counts.bytes()), (1, 64 * BLOCK as u64), "{syncs:?}");
+            }
+        };
+        let device = async {
+            while poll_fn(|context| log.poll_write(context)).await.is_some() {
+                log.written(true);
+            }
+        };
+        select(pin!(writes), pin!(device)).await;
+    }
+}
+
 /// By the disk's own time, as the model counts it.
 #[tokio::test]
 async fn unstable_writes_are_seven_times_as_fast() {
@@ -133,8 +169,20 @@ async fn written(server: &DiskServer, version: NfsVersion, blocks: usize) -> (u6
 }
 
 #[tokio::test]
+async fn writes_of_version_2_are_answered_from_the_journal() {
+    for syncs in [Syncs::Each, Syncs::Gathered] {
+        let server = DiskServer::start(([127, 0, 0, 1], 0).into(), syncs, true).expect("a server");
+        let local = tokio::task::LocalSet::new();
+        let (disk_syncs, writes) = local.run_until(written(&server, NfsVersion::V2, 32)).await;
+        assert_eq!(writes, 32, "{syncs:?}");
+        // A quarter of the journal: only the interval of checkpoints can have ended.
+        assert!(disk_syncs <= 2, "{syncs:?}: {disk_syncs}");
+    }
+}
+
+#[tokio::test]
 async fn each_write_of_version_2_is_a_sync_and_version_3_commits_once() {
-    let server = DiskServer::start(([127, 0, 0, 1], 0).into(), Syncs::Each).expect("a server");
+    let server = DiskServer::start(([127, 0, 0, 1], 0).into(), Syncs::Each, false).expect("a server");
     let local = tokio::task::LocalSet::new();
     local
         .run_until(async {

@@ -1,5 +1,6 @@
 //! Medians of runs, by the differences of their cases.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::plan::{NfsVersion, Value};
@@ -27,6 +28,10 @@ pub struct Pick<'p> {
 }
 
 impl<'p> Pick<'p> {
+    pub(super) fn v2() -> Self {
+        Self { version: Some(NfsVersion::V2), ..Self::default() }
+    }
+
     pub(super) fn v3() -> Self {
         Self { version: Some(NfsVersion::V3), ..Self::default() }
     }
@@ -106,6 +111,20 @@ impl<'r> Runs<'r> {
             Some(chosen.map(|(_, counters)| counters.requests).sum::<u64>() as f64)
         };
         self.median(pick, count)
+    }
+
+    /// Returns the median of the bytes that were sent and received, with all headers of RPC.
+    pub(super) fn wire_bytes(&self, pick: &Pick<'_>) -> Option<f64> {
+        let bytes = |result: &RunResult| {
+            Some(result.requests.values().map(|one| one.bytes_sent + one.bytes_received).sum::<u64>() as f64)
+        };
+        self.median(pick, bytes)
+    }
+
+    /// Returns the kinds of requests of the selected runs.
+    pub(super) fn request_kinds(&self, pick: &Pick<'_>) -> BTreeSet<&'r str> {
+        let chosen = self.0.iter().filter(|result| pick.matches(result));
+        chosen.flat_map(|result| result.requests.keys().map(String::as_str)).collect()
     }
 
     /// Returns the median of the waits for a slot.

@@ -42,6 +42,13 @@ const LOCAL_SERVERS: &[LocalRow] = &[
     LocalRow { name: "enfys-memory", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
     LocalRow { name: "enfys-disk-1994", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
     LocalRow { name: "enfys-disk-1994-gathering", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
+    LocalRow { name: "enfys-disk-1994-journal", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
+    LocalRow {
+        name: "enfys-disk-1994-gathering-journal",
+        needs: &[],
+        versions: ENFYS_VERSIONS,
+        can_restart: true,
+    },
     LocalRow { name: "ganesha", needs: GANESHA, versions: KERNEL_VERSIONS, can_restart: true },
     LocalRow { name: "knfsd", needs: KNFSD, versions: KERNEL_VERSIONS, can_restart: false },
 ];

@@ -80,6 +80,11 @@ impl Files for DirectoryFiles {
         self.act("stat", path, |path| Ok(status(&fs::symlink_metadata(path)?)))
     }
 
+    async fn list_names(&self, path: &str) -> Result<Vec<String>, Fault> {
+        let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+        self.act("list", path, |path| fs::read_dir(path)?.map(name).collect())
+    }
+
     async fn list(&self, path: &str) -> Result<Vec<(String, Status)>, Fault> {
         self.act("list", path, |path| {
             let entry = |entry: io::Result<fs::DirEntry>| {

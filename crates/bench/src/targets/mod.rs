@@ -137,6 +137,8 @@ pub trait Files: Clone + 'static {
     async fn open(&self, path: &str, how: How) -> Result<Self::File, Fault>;
     /// Returns attributes.
     async fn stat(&self, path: &str) -> Result<Status, Fault>;
+    /// Lists a directory, and returns the names of its entries.
+    async fn list_names(&self, path: &str) -> Result<Vec<String>, Fault>;
     /// Lists a directory with the attributes of its entries, and returns their names and attributes.
     async fn list(&self, path: &str) -> Result<Vec<(String, Status)>, Fault>;
     /// Creates a directory.

@@ -17,7 +17,7 @@ use client::error::{Error, OpError};
 use client::fs::{File, FileSystem, OpenOptions};
 use client::locks::LockKind;
 use client::results::{OpenMode, Stability};
-use client::url::{Host, Url};
+use client::url::{Host, ReaddirPlus, Url};
 use net::transport::{Route, SystemClock, run_transport};
 use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
 use rustix::process::{getegid, geteuid, getgroups};
@@ -65,6 +65,8 @@ pub struct NfsFile {
 
 struct Connected {
     client: Client,
+    /// False with `nordirplus`.
+    has_readdir_plus: bool,
     /// Directories that were entered, by path: all threads of a client share them.
     entered: tokio::sync::Mutex<BTreeMap<String, FileSystem>>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
@@ -128,7 +130,9 @@ impl Server {
             async move { client.run().await }
         });
         let tasks = RefCell::new(vec![keeper, transport]);
-        let connected = Rc::new(Connected { client: client.clone(), entered: Default::default(), tasks });
+        let has_readdir_plus = url.options.readdir_plus != Some(ReaddirPlus::Never);
+        let entered = Default::default();
+        let connected = Rc::new(Connected { client: client.clone(), has_readdir_plus, entered, tasks });
         let path = String::from_utf8_lossy(url.path()).trim_matches('/').to_owned();
         let mounted = FileSystem::mount(client, caller, path.as_bytes()).await;
         let (fs, name) = mounted.map_err(|error| fault(&error))?;
@@ -250,8 +254,14 @@ impl Files for NfsFiles {
             .map_err(|error| fault(&error))
     }
 
+    async fn list_names(&self, path: &str) -> Result<Vec<String>, Fault> {
+        let entries = self.fs.read_dir(path.as_bytes(), false).await.map_err(|error| fault(&error))?;
+        Ok(entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect())
+    }
+
     async fn list(&self, path: &str) -> Result<Vec<(String, Status)>, Fault> {
-        let entries = self.fs.read_dir(path.as_bytes(), true).await.map_err(|error| fault(&error))?;
+        let plus = self.connected.has_readdir_plus;
+        let entries = self.fs.read_dir(path.as_bytes(), plus).await.map_err(|error| fault(&error))?;
         let mut listed = Vec::with_capacity(entries.len());
         for entry in entries {
             let name = String::from_utf8_lossy(&entry.name).into_owned();

@@ -50,6 +50,12 @@ pub(crate) fn requests(result: &Value, operation: &str) -> u64 {
     result["requests"][operation]["requests"].as_u64().unwrap_or(0)
 }
 
+/// Returns the number of requests of all operations.
+fn all_requests(result: &Value) -> u64 {
+    let operations = result["requests"].as_object().expect("operations");
+    operations.values().filter_map(|one| one["requests"].as_u64()).sum()
+}
+
 pub(crate) fn count(result: &Value, operation: &str) -> u64 {
     result["operations"][operation]["count"].as_u64().unwrap_or(0)
 }
@@ -100,6 +106,62 @@ fn basic_sends_what_its_tests_do() {
         assert_eq!(of_thread("REMOVE"), removed, "{version}");
         assert_eq!(count(&result, "read-file"), 20, "{version}");
     }
+}
+
+/// 1994, Table 1 and Figure 4: with transfers of 8 KB and caches.
+#[test]
+fn basic_sends_the_same_changes_in_versions_2_and_3_and_version_3_asks_less() {
+    let of_version = |version| {
+        run_with("basic", version, &[], &["--threads", "1", "--options", "caches=on&rsize=8192&wsize=8192"])
+    };
+    let (v2, v3) = (of_version("2"), of_version("3"));
+    // Files of tests 1, 4, 5, 6, 7; names removed are those, and the second ones of test 7 and the links of test 8.
+    let files = 155 + 10 + 1 + 200 + 10;
+    let changes = [
+        ("CREATE", files),
+        ("MKDIR", 62),
+        ("RMDIR", 62),
+        ("REMOVE", files + 100 + 200),
+        // Chmods, and the truncation of a file that is written ten times.
+        ("SETATTR", 1000 + 9),
+        ("RENAME", 100),
+        ("LINK", 100),
+        ("SYMLINK", 200),
+        ("READLINK", 200),
+        ("WRITE", 10 * (1 << 20) / 8192),
+        ("READDIR", 200),
+    ];
+    for (operation, count) in changes {
+        assert_eq!([&v2, &v3].map(|result| requests(result, operation)), [count; 2], "{operation}");
+    }
+    assert_eq!((requests(&v2, "STATFS"), requests(&v3, "FSSTAT")), (1500, 1500));
+    // RFC 1094 has no COMMIT: each WRITE is stable. In version 3 each of the ten files is stable with one.
+    assert_eq!((requests(&v2, "COMMIT"), requests(&v3, "COMMIT")), (0, 10));
+    for operation in ["GETATTR", "LOOKUP"] {
+        let [of_v2, of_v3] = [&v2, &v3].map(|result| requests(result, operation));
+        assert!(of_v3 < of_v2, "{operation}: replies of version 3 have attributes: {of_v3}, {of_v2}");
+    }
+    let [of_v2, of_v3] = [&v2, &v3].map(all_requests);
+    assert!(of_v3 < of_v2, "{of_v3} requests in version 3, {of_v2} in version 2");
+}
+
+/// 1994, Table 2: with replies of 8 KB and caches.
+#[test]
+fn a_search_without_readdirplus_asks_for_each_file() {
+    // 600 files in 6 directories of 100: 7 directories with the root, 606 entries.
+    let find = |version, options: &str| {
+        let options = format!("caches=on&rsize=8192{options}");
+        let more = ["--threads", "1", "--options", &options];
+        run_with("find", version, &["files=600", "directory-width=100"], &more)
+    };
+    let counts = |result: &Value| ["READDIR", "READDIRPLUS", "LOOKUP"].map(|name| requests(result, name));
+    // Names of 12 bytes: an entry of version 2 has 28 bytes, one of version 3 36 (RFC 1094 §2.2.17, RFC 1813 §3.3.16).
+    assert_eq!(counts(&find("2", "")), [7, 0, 606]);
+    assert_eq!(counts(&find("3", "&nordirplus")), [7, 0, 606]);
+    // With attributes and a handle of 16 to 64 bytes it has 148 to 196 bytes: a directory has two or three replies.
+    let [readdir, plus, lookup] = counts(&find("3", ""));
+    assert_eq!((readdir, lookup), (0, 6), "only directories are looked up");
+    assert!((1 + 6 * 2..=1 + 6 * 3).contains(&plus), "{plus}");
 }
 
 #[test]

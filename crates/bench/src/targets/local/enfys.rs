@@ -47,8 +47,10 @@ fn modelled_disk(name: &str, address: Address) -> Vec<OsString> {
     if let Some(metrics) = address.metrics {
         arguments.extend(["--metrics".into(), metrics.to_string().into()]);
     }
-    if name.ends_with("-gathering") {
-        arguments.push("--gather".into());
+    for (part, option) in [("-gathering", "--gather"), ("-journal", "--journal")] {
+        if name.contains(part) {
+            arguments.push(option.into());
+        }
     }
     arguments
 }

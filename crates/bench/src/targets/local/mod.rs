@@ -1,5 +1,5 @@
 //! Servers that the bench starts: `local:enfys`, `local:enfys-async`, `local:enfys-memory`, `local:enfys-disk-1994`,
-//! `local:enfys-disk-1994-gathering`, `local:ganesha`, `local:knfsd`.
+//! `local:enfys-disk-1994-gathering`, `local:enfys-disk-1994-journal`, `local:enfys-disk-1994-gathering-journal`, `local:ganesha`, `local:knfsd`.
 
 mod enfys;
 pub mod ganesha;

@@ -72,7 +72,7 @@ Examples:
 
 A target is `nfs://HOST/EXPORT` with the options of nfs(5) after a question mark (Enfys's client, one for each client of \
 the run), the absolute path of a mounted directory, or `local:` with the name of a server that the bench starts: enfys, \
-enfys-async, enfys-memory, enfys-disk-1994, enfys-disk-1994-gathering, ganesha, knfsd (`enfys bench setup` says what the latter need). `NAME=` before it names it in \
+enfys-async, enfys-memory, enfys-disk-1994 (also with -gathering, -journal, -gathering-journal), ganesha, knfsd (`enfys bench setup` says what the latter need). `NAME=` before it names it in \
 reports.
 
 Each round runs every case once. A run has a result file of its own in the results directory; runs that have one are not \
@@ -145,6 +145,9 @@ pub enum BenchCommand {
         /// Let WRITEs that wait for the disk share a sync
         #[arg(long)]
         gather: bool,
+        /// Answer changes when they are in a journal
+        #[arg(long)]
+        journal: bool,
     },
     /// Show results as a table, a page, or in the formats of other tools
     Report(ReportArguments),

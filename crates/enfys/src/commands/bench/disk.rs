@@ -7,9 +7,14 @@ use bench::targets::local::{DISK_SYNCED_BYTES, DISK_SYNCS};
 use net::modelled_disk::{Counts, DiskServer, Syncs};
 
 /// Serves at `address`, and tells the counters at `metrics`.
-pub(super) fn run(address: SocketAddr, metrics: Option<SocketAddr>, syncs: Syncs) -> io::Result<()> {
+pub(super) fn run(
+    address: SocketAddr,
+    metrics: Option<SocketAddr>,
+    syncs: Syncs,
+    has_journal: bool,
+) -> io::Result<()> {
     let listener = metrics.map(TcpListener::bind).transpose()?;
-    let server = DiskServer::start(address, syncs)?;
+    let server = DiskServer::start(address, syncs, has_journal)?;
     let mut output = io::stdout();
     writeln!(output, "'{}'", server.url())?;
     output.flush()?;

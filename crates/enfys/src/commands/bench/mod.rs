@@ -54,9 +54,9 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
             let serve = bench::runner::serve(io::BufReader::new(io::stdin()), io::stdout());
             serve.map(|()| ExitCode::SUCCESS)
         }
-        BenchCommand::Disk { listen, metrics, gather } => {
+        BenchCommand::Disk { listen, metrics, gather, journal } => {
             let syncs = if *gather { Syncs::Gathered } else { Syncs::Each };
-            let served = disk::run(*listen, *metrics, syncs);
+            let served = disk::run(*listen, *metrics, syncs, *journal);
             served.map(|()| ExitCode::SUCCESS).map_err(|error| format!("bench disk: {error}"))
         }
         BenchCommand::Report(arguments) => report(arguments).map(|()| ExitCode::SUCCESS),

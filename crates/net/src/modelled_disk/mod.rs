@@ -5,23 +5,25 @@
 //! the paper measured 320 KB/s. The paper states no seek times: the two missed revolutions are chosen so that version 2 has
 //! its rate. Gathering is a part of the model too, not of `localfs`. Names and attributes take no time: the figure measures from the first WRITE.
 //!
+//! Changes of a request with a [`GroupCommit`](vfs::GroupCommit) wait for the disk when the group is committed, with one sync for each file.
+//! So a journal answers a change before the disk has it, and pays the disk's time at its checkpoints.
+//!
 //! Time comes from outside, as the function that waits ([`Wait`]).
+
+mod server;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash, Versions};
-use vfs::around::{Around, Call, Method, Subject, Wrapped};
-use vfs::{Handle, MemFs, MemOptions, Op, Stability};
+use vfs::around::{Around, Call, Method, Subject};
+use vfs::{Committer, Committing, Handle, Op, Peer, Stability, Thread};
 
-use crate::{Limits, Listeners, Running, serve};
+pub use server::DiskServer;
 
 /// Bytes a second that the disk transfers.
 const BYTES_PER_SECOND: f64 = 2.3e6;
@@ -29,10 +31,6 @@ const BYTES_PER_SECOND: f64 = 2.3e6;
 const REVOLUTION: Duration = Duration::from_micros(60_000_000 / 5400);
 /// Revolutions that a sync misses: before the data, and before the inode.
 const MISSED: u32 = 2;
-/// Most bytes of all files.
-const MEMORY_BYTES: u64 = 1 << 30;
-/// The path of the export.
-const EXPORT: &str = "/export";
 
 /// Waits for a time.
 pub type Wait = fn(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -46,12 +44,18 @@ pub enum Syncs {
     Gathered,
 }
 
-/// The disk.
+/// The disk, around the files that it has.
+#[derive(Debug)]
 pub struct ModelledDisk {
     syncs: Syncs,
+    arm: Arc<Arm>,
+}
+
+/// What moves for each sync, and what is left to sync.
+struct Arm {
     wait: Wait,
-    /// The arm, for which syncs queue.
-    arm: tokio::sync::Mutex<()>,
+    /// Held by the sync that runs.
+    is_busy: tokio::sync::Mutex<()>,
     files: Mutex<HashMap<Handle, Unsynced>>,
     counts: Arc<Counts>,
 }
@@ -93,10 +97,9 @@ impl Counts {
     }
 }
 
-impl fmt::Debug for ModelledDisk {
+impl fmt::Debug for Arm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { syncs, counts, .. } = self;
-        f.debug_struct("ModelledDisk").field("syncs", syncs).field("counts", counts).finish_non_exhaustive()
+        f.debug_struct("Arm").field("counts", &self.counts).finish_non_exhaustive()
     }
 }
 
@@ -104,16 +107,36 @@ impl ModelledDisk {
     /// Returns a disk whose time passes by `wait`.
     #[must_use]
     pub fn new(syncs: Syncs, wait: Wait) -> Self {
-        let (arm, files) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { syncs, wait, arm, files, counts: Arc::default() }
+        let (is_busy, files) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { syncs, arm: Arc::new(Arm { wait, is_busy, files, counts: Arc::default() }) }
     }
 
     /// Returns its counters, which go on counting.
     #[must_use]
     pub fn counts(&self) -> Arc<Counts> {
-        Arc::clone(&self.counts)
+        Arc::clone(&self.arm.counts)
     }
+}
 
+/// What an operation has to wait for.
+#[derive(Clone, Copy, Debug)]
+struct Sync {
+    file: Handle,
+    /// The bytes that have a sync of their own; `None` is all of the file.
+    bytes: Option<u64>,
+    /// The number of the write, or of the last one before.
+    number: u64,
+}
+
+impl Sync {
+    /// Returns one sync that does both, which are of one file.
+    fn joined(self, other: Self) -> Self {
+        let bytes = self.bytes.zip(other.bytes).map(|(one, two)| one + two);
+        Self { bytes, number: self.number.max(other.number), ..self }
+    }
+}
+
+impl Arm {
     fn file<T>(&self, file: Handle, change: impl FnOnce(&mut Unsynced) -> T) -> T {
         change(self.files.lock().unwrap_or_else(PoisonError::into_inner).entry(file).or_default())
     }
@@ -127,9 +150,9 @@ impl ModelledDisk {
         })
     }
 
-    /// Syncs `bytes` of a file, or all of it.
-    async fn sync(&self, file: Handle, bytes: Option<u64>, number: u64) {
-        let _arm = self.arm.lock().await;
+    /// Waits for a sync.
+    async fn sync(&self, Sync { file, bytes, number }: Sync) {
+        let _busy = self.is_busy.lock().await;
         let bytes = self.file(file, |file| match bytes {
             // A write that has its own sync leaves those of others to them.
             Some(bytes) => {
@@ -151,6 +174,23 @@ impl ModelledDisk {
     }
 }
 
+impl Committer for Arm {
+    type Change = Sync;
+
+    fn commit(self: Arc<Self>, changes: Vec<(u32, Sync)>, _: Thread, _: Peer) -> Committing {
+        let mut syncs = HashMap::<Handle, Sync>::new();
+        for (_, change) in changes {
+            syncs.entry(change.file).and_modify(|sync| *sync = sync.joined(change)).or_insert(change);
+        }
+        Box::pin(async move {
+            for sync in syncs.into_values() {
+                self.sync(sync).await;
+            }
+            Ok(())
+        })
+    }
+}
+
 impl Around for ModelledDisk {
     fn around<'a, T: Send + 'a>(
         &'a self,
@@ -158,79 +198,27 @@ impl Around for ModelledDisk {
         run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
         let Subject::Bytes(&file, _) = call.subject else { return run(None) };
-        let (own, number) = match (call.method, call.written) {
+        let arm = &self.arm;
+        let (bytes, number) = match (call.method, call.written) {
             (Method::Write, Some((bytes, Stability::Unstable))) => {
-                self.written(file, bytes);
+                arm.written(file, bytes);
                 return run(None);
             }
             (Method::Write, Some((bytes, _))) => {
-                ((self.syncs == Syncs::Each).then_some(bytes), self.written(file, bytes))
+                ((self.syncs == Syncs::Each).then_some(bytes), arm.written(file, bytes))
             }
-            (Method::Commit, _) => (None, self.file(file, |file| file.last)),
+            (Method::Commit, _) => (None, arm.file(file, |file| file.last)),
             _ => return run(None),
         };
+        let (sync, group) =
+            (Sync { file, bytes, number }, call.context.and_then(|context| context.group.clone()));
         Op::pending(async move {
             let answer = run(None).await?;
-            self.sync(file, own, number).await;
+            match group {
+                Some(group) => group.defer(arm, sync),
+                None => arm.sync(sync).await,
+            }
             Ok(answer)
         })
-    }
-}
-
-/// A running server on the disk.
-pub struct DiskServer {
-    address: SocketAddr,
-    counts: Arc<Counts>,
-    running: Option<Running>,
-}
-
-impl DiskServer {
-    /// Starts the server at `address`, with all versions and one core.
-    ///
-    /// # Errors
-    /// The address is not free, or the system has no thread.
-    pub fn start(address: SocketAddr, syncs: Syncs) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        let address = listener.local_addr()?;
-        let disk = ModelledDisk::new(syncs, |time| Box::pin(tokio::time::sleep(time)));
-        let counts = disk.counts();
-        let memory = MemFs::new(&MemOptions { max_bytes: MEMORY_BYTES, ..MemOptions::default() });
-        let export = Export {
-            id: ExportId(1),
-            path: EXPORT.into(),
-            backend: Arc::new(Wrapped::of(memory, disk)),
-            options: ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() },
-            fsid: (1, 0),
-            counts: Arc::default(),
-        };
-        let exports =
-            ExportTable::new(vec![export]).map_err(|error| io::Error::other(format!("{error:?}")))?;
-        let mut settings = Settings::new(HandleKey([1; 16]), 1, [1; 16], b"modelled disk".to_vec());
-        settings.versions = Versions::IMPLEMENTED;
-        let listeners = Listeners { tcp: vec![listener], udp: Vec::new() };
-        let limits = Limits { cores: 1, ..Limits::default() };
-        let running = serve(Arc::new(Server::new(settings, exports)), listeners, limits, None, None)?;
-        Ok(Self { address, counts, running: Some(running) })
-    }
-
-    /// Returns the URL of its export.
-    #[must_use]
-    pub fn url(&self) -> String {
-        let (ip, port) = (self.address.ip(), self.address.port());
-        format!("nfs://{ip}{EXPORT}?nfsport={port}&mountport={port}")
-    }
-
-    /// Returns the disk's counters, which go on counting.
-    #[must_use]
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-}
-
-impl Drop for DiskServer {
-    fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.shut_down();
-        }
     }
 }
