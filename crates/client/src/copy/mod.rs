@@ -28,7 +28,7 @@ pub use at_server::{ByServer, Reflink};
 pub use error::{CopyError, Item, Refusal};
 use queue::Queue;
 
-use crate::attributes::{Attributes, FileKind, FsId};
+use crate::attributes::{Attributes, FileKind, FsId, Timestamp};
 use crate::permits::Permits;
 use crate::results::FileHandle;
 use crate::tree::{NewAttributes, Tree, TreePath};
@@ -323,7 +323,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             return Ok(false);
         }
         let is_same = match same {
-            Same::SizeAndTime => found.mtime == attributes.mtime,
+            Same::SizeAndTime => is_same_time(found.mtime, attributes.mtime),
             Same::Content => self.has_same_content(job).await?,
         };
         if is_same {
@@ -343,7 +343,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         let differs = new.mode != Some(found.mode)
             || new.uid.is_some_and(|uid| uid != found.uid)
             || new.gid.is_some_and(|gid| gid != found.gid)
-            || found.mtime != attributes.mtime;
+            || !is_same_time(found.mtime, attributes.mtime);
         if differs { self.to.set_attributes(target, &new).await } else { Ok(()) }
     }
 
@@ -547,7 +547,29 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
     }
 }
 
+/// Returns whether two times are the same as far as both are known: version 2 has microseconds only.
+fn is_same_time(one: Timestamp, other: Timestamp) -> bool {
+    let micros = |time: Timestamp| (time.seconds, time.nanoseconds / 1000);
+    let has_micros_only = [one, other].iter().any(|time| time.nanoseconds % 1000 == 0);
+    one == other || (has_micros_only && micros(one) == micros(other))
+}
+
 /// Returns the bytes that are copied of an object.
 fn data_size(attributes: &Attributes) -> u64 {
     if attributes.kind == FileKind::Regular { attributes.size } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_microseconds_are_compared_as_such() {
+        let same = |one, other| {
+            let time = |nanoseconds| Timestamp { seconds: 1, nanoseconds };
+            is_same_time(time(one), time(other)) && is_same_time(time(other), time(one))
+        };
+        assert!(same(1_234_567, 1_234_567) && same(1_234_567, 1_234_000));
+        assert!(!same(1_234_567, 1_234_568) && !same(1_234_567, 1_235_000) && !same(1_234_999, 1_235_000));
+    }
 }

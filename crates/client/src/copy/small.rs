@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::queue::Queue;
-use super::{Copier, CopyError, FILES, HOLE, Job, OWNER_BITS, Reflink, Refusal, Same};
+use super::{Copier, CopyError, FILES, HOLE, Job, OWNER_BITS, Reflink, Refusal, Same, is_same_time};
 use crate::attributes::FileKind;
 use crate::tree::{NewAttributes, ReadFile, SMALL_MAX, Tree, WriteFile};
 
@@ -150,7 +150,8 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
     async fn not_same(&self, jobs: Vec<Job>) -> Vec<Job> {
         let Some(same) = self.options.skips else { return jobs };
         let has_size = |job: &Job| job.found.is_some_and(|found| found.size == job.attributes.size);
-        let has_time = |job: &Job| job.found.is_some_and(|found| found.mtime == job.attributes.mtime);
+        let has_time =
+            |job: &Job| job.found.is_some_and(|found| is_same_time(found.mtime, job.attributes.mtime));
         let (candidates, mut others): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(has_size);
         let are_same = match same {
             Same::SizeAndTime => candidates.iter().map(has_time).collect(),

@@ -492,6 +492,34 @@ fn a_target_becomes_like_its_source() {
     assert_eq!(back(), manifest(&sample, true));
 }
 
+/// Version 2 has times of microseconds, local file systems have nanoseconds.
+#[test]
+fn a_file_whose_time_differs_below_the_microsecond_is_left_out() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = TestDir::new();
+    let local = dir.directory("local");
+    let time = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123_456_789);
+    for (name, size) in [("small", 100), ("large", 3 << 20)] {
+        std::fs::write(local.join(name), vec![1; size]).expect("a file");
+        let file = std::fs::File::options().write(true).open(local.join(name)).expect("a file");
+        file.set_modified(time).expect("a time");
+    }
+    let path = local.to_str().expect("text");
+    for query in ["?version=2", "?version=3"] {
+        let place = Place::reached_by(query);
+        place.good(&format!("sync {path} @tree"));
+        let changed = || place.good("stat -c %z @tree/small @tree/large");
+        let before = changed();
+        place.good(&format!("sync {path} @tree"));
+        assert_eq!(changed(), before, "{query}");
+        let times =
+            || ["small", "large"].map(|name| local.join(name).metadata().expect("a file").ctime_nsec());
+        let before = times();
+        place.good(&format!("sync @tree {path}"));
+        assert_eq!(times(), before, "{query}: back");
+    }
+}
+
 #[test]
 fn a_file_is_not_copied_onto_itself() {
     use std::fs;
