@@ -36,6 +36,40 @@ sleep 2
 exec 5>&-
 wait "$waiter"
 
+# Two programs increment a number under a lock, in both versions, and in version 3 and beside the server (with fcntl locks; the file is
+# not delegated then). No increment is lost, and no two hold the lock: each makes a directory while it has it.
+holder=${HOST_EXPORT%/*}/holder
+increment() {
+    for _ in $(seq 20); do
+        flock 9
+        mkdir "$holder"
+        echo $(($(cat "$1") + 1)) >"$1"
+        rmdir "$holder"
+        flock -u 9
+    done
+}
+echo 0 >"$D/number"
+(set -e; increment "$three/number") 9<>"$three/number" & other=$!
+(set -e; increment "$four/number") 9<>"$four/number"
+wait "$other"
+same 40 "$(cat "$D/number")" 'increments of versions 3 and 4.1'
+echo 0 >"$D/local"
+host "python3 - \"\$H/local\" '$holder' <<'END'
+import fcntl, os, sys
+path, holder = sys.argv[1:]
+file = os.open(path, os.O_RDWR)
+for _ in range(20):
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    os.mkdir(holder)
+    number = int(os.pread(file, 32, 0))
+    os.pwrite(file, b'%d\n' % (number + 1), 0)
+    os.rmdir(holder)
+    fcntl.lockf(file, fcntl.LOCK_UN)
+END" & other=$!
+(set -e; increment "$three/local") 9<>"$three/local"
+wait "$other"
+same 40 "$(cat "$D/local")" 'increments of version 3 and of a local process'
+
 # The server is killed while both clients hold locks. They reclaim them, and nobody else gets them meanwhile.
 : >"$D/three"; : >"$D/four"
 exec 5<>"$three/three" 6<>"$four/four"

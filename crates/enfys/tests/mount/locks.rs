@@ -20,6 +20,24 @@ except (BlockingIOError, PermissionError):
     print("denied", flush=True)
 "#;
 
+/// Increments the number in the file `argv[1]` as often as `argv[3]` says, each time under a lock of the whole file: flock(2) if
+/// `argv[4]` is `flock`, or else fcntl(2). While it has the lock, the file `argv[2]` exists, which nobody else may have created.
+const INCREMENT: &str = r#"
+import fcntl, os, sys
+path, holder, count, kind = sys.argv[1:]
+file = os.open(path, os.O_RDWR)
+lock = fcntl.flock if kind == "flock" else fcntl.lockf
+for _ in range(int(count)):
+    lock(file, fcntl.LOCK_EX)
+    os.close(os.open(holder, os.O_CREAT | os.O_EXCL))
+    number = int(os.pread(file, 32, 0))
+    os.pwrite(file, b"%d\n" % (number + 1), 0)
+    os.unlink(holder)
+    lock(file, fcntl.LOCK_UN)
+"#;
+/// Increments of each program.
+const INCREMENTS: usize = 20;
+
 /// A program with a lock, if it got it, and what it prints.
 struct Locker(Child, BufReader<ChildStdout>);
 
@@ -81,6 +99,45 @@ fn locks_of_a_mount_and_of_local_processes_exclude_each_other() {
         waiter.end();
         assert_eq!(try_lock(&local, "5"), "locked", "{version}");
         mount.end();
+    }
+}
+
+/// Lets a program on each of several mounts, and one beside the server, increment a number under a lock.
+#[track_caller]
+fn increment_by_mounts_and_a_local_process(kind: &str) {
+    // A client with a delegation locks by itself, and a local process that has the file open does not see these locks.
+    let server = Server::without_delegations();
+    sh(&server.export(), "echo 0 > f");
+    let holder = tempfile::tempdir().expect("a temporary directory");
+    let holder = holder.path().join("holder");
+    let mounts = ["3", "3", "4.1"].map(|version| Mounted::new(&server, version, &[]));
+    let start = |file: &Path, kind: &str| {
+        let mut program = Command::new("python3");
+        program.args(["-c", INCREMENT]).arg(file).arg(&holder).args([&INCREMENTS.to_string(), kind]);
+        program.spawn().expect("python3 is installed")
+    };
+    let mut programs: Vec<_> = mounts.iter().map(|mount| start(&mount.path("f"), kind)).collect();
+    // The server's locks on the file system are those of fcntl(2), whatever the clients' programs use.
+    programs.push(start(&server.export().join("f"), "fcntl"));
+    for (number, program) in programs.iter_mut().enumerate() {
+        assert!(program.wait().expect("it was started").success(), "{kind}: program {number}");
+    }
+    let number = std::fs::read_to_string(server.export().join("f")).expect("a number");
+    assert_eq!(number.trim_end(), (programs.len() * INCREMENTS).to_string(), "{kind}");
+    mounts.into_iter().for_each(Mounted::end);
+}
+
+#[test]
+fn fcntl_locks_order_programs_of_versions_3_and_4_and_local_ones() {
+    if can_mount() {
+        increment_by_mounts_and_a_local_process("fcntl");
+    }
+}
+
+#[test]
+fn flock_orders_programs_of_versions_3_and_4_and_local_fcntl_locks() {
+    if can_mount() {
+        increment_by_mounts_and_a_local_process("flock");
     }
 }
 

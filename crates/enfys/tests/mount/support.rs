@@ -56,9 +56,18 @@ impl Server {
 
     /// Starts one with a lease time in seconds. Its grace period is as long.
     pub(crate) fn with_lease(seconds: u32) -> Self {
+        Self::with_limit("lease-seconds", seconds)
+    }
+
+    /// Starts one that delegates nothing.
+    pub(crate) fn without_delegations() -> Self {
+        Self::with_limit("delegations", 0)
+    }
+
+    fn with_limit(name: &str, value: u32) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
         std::fs::create_dir(dir.path().join("export")).expect("a directory");
-        let config = format!("[limits]\nlease-seconds = {seconds}\n");
+        let config = format!("[limits]\n{name} = {value}\n");
         std::fs::write(dir.path().join("enfys.toml"), config).expect("a file");
         // Free now; no other program requests it within the test.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
