@@ -1,5 +1,5 @@
 # test: enfys's own commands and the kernel's mount of the same server see the same files
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 # limit: 600
 # takes: 40
 # With `--server-kind knfsd` or `ganesha`, other programs are at both other ends.

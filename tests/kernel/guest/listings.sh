@@ -1,10 +1,10 @@
 # test: ls, du, df, find, sync, cp between URLs and watch do what coreutils and findutils do on the kernel's mount
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 # limit: 200
 # takes: 15
 # With `--server-kind knfsd` or `ganesha`, other programs are at both other ends.
 case $VERSION in
-    3) options="version=3&port=$PORT&mountport=$MOUNT_PORT" ;;
+    2 | 3) options="version=$VERSION&port=$PORT&mountport=$MOUNT_PORT" ;;
     *) options="version=$VERSION&port=$PORT" ;;
 esac
 base="nfs://$SERVER$(export_root)/export/$TEST"
