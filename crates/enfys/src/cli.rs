@@ -76,19 +76,24 @@ LEASE is the time until the lease expires. STATE is `courteous` if the lease has
 until another client needs it. CALLBACK shows whether the server can call the client back, which delegations need. SLOTS \
 are requests in progress, and the most that the client may send at once. LOST counts revoked state that the client has \
 not acknowledged. The second line of a client is its address and name. A third line, if needed, counts requests that \
-used the last slot (further requests wait in the client), and replies that were sent again.";
+used the last slot (further requests wait in the client), and replies that were sent again. HOST is a client of version 2 \
+or 3 that locks files: WAITING counts its requests for locks of others, and CALLBACK shows whether the server can call it \
+when it gets one.";
 
 const EVICT_HELP: &str = "\
 Examples:
   enfys evict 0x53ae10c500000002
       The client with this ID, as `enfys status` shows it.
   enfys evict 10.0.0.7
-      The client at this address. If there are several, they are listed, and none is evicted.
+      The client or host at this address. If there are several, they are listed, and none is evicted.
   enfys evict 'Linux NFSv4.1 workstation'
 
 Its state is free for other clients at once. Its next request gets an error, and its programs may see errors on open \
 files and locks. Requests in progress are finished. A client that a grace period waits for can no longer reclaim. The \
-client can connect again; to keep it out, remove it from the export's `clients`, and reload.";
+client can connect again; to keep it out, remove it from the export's `clients`, and reload.
+
+A host, a client of version 2 or 3 that locks files, loses its locks and share reservations. The protocol has no message for \
+this, so its programs go on as if they had them.";
 
 const RECALL_HELP: &str = "\
 Examples:

@@ -11,7 +11,7 @@ use vfs::{Context, Credentials, Thread};
 
 use crate::files::object::File;
 use crate::state::{
-    Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot,
+    Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot, HostSnapshot,
     PersistenceSnapshot, Reclaimers, RecordsSnapshot,
 };
 use crate::{Now, Server};
@@ -37,6 +37,8 @@ pub struct Snapshot {
     pub clients: Vec<ClientSnapshot>,
     /// The number of further clients.
     pub omitted: u64,
+    /// NLM hosts, by address and name.
+    pub hosts: Vec<HostSnapshot>,
 }
 
 /// Counters of delegations since the start.
@@ -80,6 +82,17 @@ impl DelegationTotals {
             overdue: read(&counts.overdue),
         }
     }
+}
+
+/// The client or NLM host that was evicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvictedName {
+    /// Its ID.
+    pub id: u64,
+    /// Its owner name, or the name that its NLM calls give.
+    pub name: Bytes,
+    /// Whether it is an NLM host.
+    pub is_host: bool,
 }
 
 /// Why no client was evicted.
@@ -153,12 +166,18 @@ impl<'a> Name<'a> {
     }
 
     fn names(&self, client: &Client) -> bool {
+        self.matches(client.id(), client.address().map(|address| address.ip()), client.owner())
+    }
+
+    fn names_host(&self, host: &HostSnapshot) -> bool {
+        self.matches(host.id, Some(host.address), &host.name)
+    }
+
+    fn matches(&self, id: u64, address: Option<IpAddr>, name: &[u8]) -> bool {
         match self {
-            Self::Id(id) => client.id() == *id,
-            Self::Address(ip) => {
-                client.address().is_some_and(|address| address.ip().to_canonical() == ip.to_canonical())
-            }
-            Self::Owner(owner) => is_name(client.owner(), owner),
+            Self::Id(wanted) => id == *wanted,
+            Self::Address(ip) => address.is_some_and(|address| address.to_canonical() == ip.to_canonical()),
+            Self::Owner(owner) => is_name(name, owner),
         }
     }
 }
@@ -184,6 +203,7 @@ impl Server {
             delegations: DelegationTotals::of(self.shared.state.delegation_counts()),
             clients,
             omitted,
+            hosts: self.shared.state.snapshot_hosts(now),
         }
     }
 
@@ -199,26 +219,43 @@ impl Server {
         self.shared.state.snapshot_records()
     }
 
-    /// Removes a client at once, with everything that it holds. `name` is its id (`0x…`), address or owner name. Returns the client
-    /// before the removal, and the state that it lost. The client may register again and reopen its files.
+    /// Removes a client at once, with everything that it holds, or frees all locks and share reservations of an NLM host. `name` is its id
+    /// (`0x…`), address or name. Returns the state that it lost. The client may register again and reopen its files.
     ///
     /// # Errors
-    /// If no client or several have this name.
-    pub fn evict(&self, now: Now, name: &str) -> Result<(ClientSnapshot, Evicted), EvictError> {
-        let name = Name::parse(name);
-        let (mut found, omitted) =
-            self.shared.state.snapshot_clients(now.monotonic, NAMED, |client| name.names(client));
-        let client = found.pop().ok_or(EvictError::Unknown)?;
-        if omitted > 0 || !found.is_empty() {
-            found.push(client);
-            let named = found.into_iter().map(|client| (client.id, client.owner[..].into())).collect();
-            return Err(EvictError::Ambiguous(named));
+    /// If no client or host, or several, have this name.
+    pub fn evict(&self, now: Now, name: &str) -> Result<(EvictedName, Evicted), EvictError> {
+        let state = &self.shared.state;
+        let evictee = self.named(now, &Name::parse(name))?;
+        let evicted = if evictee.is_host { state.evict_host(evictee.id) } else { state.evict(evictee.id) };
+        let evicted = evicted.ok_or(EvictError::Unknown)?;
+        if !evictee.is_host {
+            // A client that has not confirmed its new record could still reclaim by its old one.
+            state.evict_reclaimer(now.monotonic, |owner| *owner == evictee.name[..]);
         }
-        let evicted = self.shared.state.evict(client.id).ok_or(EvictError::Unknown)?;
-        // A client that has not confirmed its new record could still reclaim by its old one.
-        self.shared.state.evict_reclaimer(now.monotonic, |owner| *owner == client.owner[..]);
         self.shared.metrics.evicted.fetch_add(1, Relaxed);
-        Ok((client, evicted))
+        Ok((evictee, evicted))
+    }
+
+    /// Returns the only client or NLM host with this name.
+    fn named(&self, now: Now, name: &Name<'_>) -> Result<EvictedName, EvictError> {
+        let state = &self.shared.state;
+        let (clients, _) = state.snapshot_clients(now.monotonic, NAMED, |client| name.names(client));
+        let clients = clients.into_iter().map(|client| EvictedName {
+            id: client.id,
+            name: client.owner,
+            is_host: false,
+        });
+        let hosts = state.snapshot_hosts(now.monotonic).into_iter().filter(|host| name.names_host(host));
+        let hosts = hosts.map(|host| EvictedName { id: host.id, name: host.name, is_host: true });
+        let mut found: Vec<_> = clients.chain(hosts).take(NAMED).collect();
+        match found.len() {
+            0 => Err(EvictError::Unknown),
+            1 => Ok(found.remove(0)),
+            _ => Err(EvictError::Ambiguous(
+                found.into_iter().map(|found| (found.id, found.name[..].into())).collect(),
+            )),
+        }
     }
 
     /// Removes a client that the grace period waits for, by its name, so that it can no longer reclaim. Returns the name; `None` without

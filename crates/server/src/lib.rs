@@ -54,7 +54,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{DelegationTotals, EvictError, RecallError, Snapshot};
+pub use admin::{DelegationTotals, EvictError, EvictedName, RecallError, Snapshot};
 pub use connection::Connection;
 pub use dispatch::{Disposition, Outcome};
 pub use exports::junction::Junction;
@@ -79,8 +79,8 @@ pub use settings::Settings;
 pub use state::state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
 pub use state::{
     CallbackPath, ClientSnapshot, ClientStatus, Counts, DelegationCounts, Evicted, ExternalChange,
-    FileRecall, GraceSnapshot, Offload, OffloadCounts, Outbox, PersistenceSnapshot, Principal, Reclaimers,
-    RecordsSnapshot, SessionSnapshot, SlotUse,
+    FileRecall, GraceSnapshot, HostSnapshot, Offload, OffloadCounts, Outbox, PersistenceSnapshot, Principal,
+    Reclaimers, RecordsSnapshot, SessionSnapshot, SlotUse,
 };
 pub use state::{HostName, HostPath};
 pub(crate) use throttle::LOG_LINES_A_SECOND;

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write as _};
 
-use super::protocol::{Client, Evicted, Grace, Persistence, Recalled, Recalls, Records, Session, Status};
+use super::protocol::{
+    Client, Evicted, Grace, Host, Persistence, Recalled, Recalls, Records, Session, Status,
+};
 use crate::figures::Totals;
 use crate::size::Size;
 
@@ -16,11 +18,17 @@ pub fn status(status: &Status) -> String {
     let mut text = summary(status);
     if !status.clients.is_empty() {
         text.push('\n');
-        text.push_str(&table(&status.clients));
+        let rows = status.clients.iter().map(|client| (row(client), identity(client)));
+        text.push_str(&table(COLUMNS, rows));
     }
     if status.clients_omitted > 0 {
         let more = status.clients_omitted;
         writeln!(text, "and {more} more, which are not listed").expect("a String takes everything");
+    }
+    if !status.hosts.is_empty() {
+        text.push('\n');
+        let rows = status.hosts.iter().map(|host| (host_row(host), named(&host.address, &host.name)));
+        text.push_str(&table(HOST_COLUMNS, rows));
     }
     text
 }
@@ -182,16 +190,22 @@ const COLUMNS: [(&str, bool); 10] = [
     ("SLOTS", true),
 ];
 
-/// Returns a line of numbers for each client, followed by its address and name.
-fn table(clients: &[Client]) -> String {
-    let rows: Vec<_> =
-        std::iter::once(COLUMNS.map(|(name, _)| name.to_owned())).chain(clients.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; COLUMNS.len()] = std::array::from_fn(width);
-    let identities = std::iter::once("  ADDRESS  NAME".to_owned()).chain(clients.iter().map(identity));
+/// The columns of the table of clients of versions 2 and 3.
+const HOST_COLUMNS: [(&str, bool); 4] =
+    [("HOST", false), ("CALLBACK", false), ("LOCKS", true), ("WAITING", true)];
+
+/// Returns a line of cells for each row, followed by the line that names it.
+fn table<const N: usize>(
+    columns: [(&str, bool); N],
+    rows: impl Iterator<Item = ([String; N], String)>,
+) -> String {
+    let head = (columns.map(|(name, _)| name.to_owned()), "  ADDRESS  NAME".to_owned());
+    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|(row, _)| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
     let mut text = String::new();
-    for (row, identity) in rows.iter().zip(identities) {
-        let cells = row.iter().zip(COLUMNS).zip(widths);
+    for (row, identity) in &rows {
+        let cells = row.iter().zip(columns).zip(widths);
         let cells: Vec<_> = cells
             .map(|((cell, (_, right)), width)| match right {
                 true => format!("{cell:>width$}"),
@@ -200,7 +214,7 @@ fn table(clients: &[Client]) -> String {
             .collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
-        text.push_str(&identity);
+        text.push_str(identity);
         text.push('\n');
     }
     text
@@ -226,6 +240,11 @@ fn row(client: &Client) -> [String; COLUMNS.len()] {
     ]
 }
 
+fn host_row(host: &Host) -> [String; HOST_COLUMNS.len()] {
+    let callback = if host.reachable { "up" } else { "none" };
+    [host.id.clone(), callback.to_owned(), host.locks.to_string(), host.locks_waiting.to_string()]
+}
+
 /// Returns address and name of a client; on another line, notes about its sessions.
 fn identity(client: &Client) -> String {
     let sum = |value: fn(&Session) -> u64| client.sessions.iter().map(value).sum::<u64>();
@@ -236,9 +255,12 @@ fn identity(client: &Client) -> String {
     ];
     let notes: Vec<_> = notes.into_iter().filter(|(count, _)| *count > 0).map(|(_, note)| note).collect();
     let notes = if notes.is_empty() { String::new() } else { format!("\n  {}", notes.join(", ")) };
-    let address = client.address.as_deref().unwrap_or("-");
+    format!("{}{notes}", named(client.address.as_deref().unwrap_or("-"), &client.name))
+}
+
+fn named(address: &str, name: &str) -> String {
     let room = WIDTH.saturating_sub("    …".chars().count() + address.chars().count());
-    format!("  {address}  {}{notes}", shortened(&client.name, room))
+    format!("  {address}  {}", shortened(name, room))
 }
 
 /// Returns the first `most` characters of a name; a longer one gets an additional `…`.
@@ -252,6 +274,9 @@ fn shortened(name: &str, most: usize) -> String {
 /// `enfys evict`.
 pub fn evicted(lost: &Evicted) -> String {
     let Some(id) = &lost.id else { return format!("evicted {}: it can no longer reclaim\n", lost.name) };
+    if lost.host {
+        return format!("evicted {id} ({}): it lost {}\n", lost.name, counted(lost.locks.into(), "lock"));
+    }
     format!(
         "evicted {id} ({}): it lost {}, {}, {} and {}\n",
         lost.name,
@@ -344,6 +369,10 @@ mod tests {
             "callbacks": "untried", "active": 1024, "opens": 1_048_576, "locks": 1_048_576,
             "delegations": 131_072, "lost": 1_048_576, "sessions": [session],
         });
+        let host = serde_json::json!({
+            "id": "0xffffffffffffffff", "name": "host".repeat(256), "reachable": false, "locks": 1_048_576,
+            "address": "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff", "locks_waiting": 1_048_576,
+        });
         let most = 4_294_967_295_u64;
         let status = serde_json::json!({
             "software": "enfys 0.1.0", "lease_seconds": 3600.0, "grace": null,
@@ -360,7 +389,7 @@ mod tests {
                 "returned": most, "mean_seconds": 12.3, "slowest_seconds": 89.9, "revoked": most,
                 "operations_waited": most, "operations_put_off": most,
             },
-            "clients": [client], "clients_omitted": 5,
+            "clients": [client], "clients_omitted": 5, "hosts": [host],
         });
         serde_json::from_value(status).expect("a status")
     }

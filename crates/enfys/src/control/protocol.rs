@@ -72,6 +72,9 @@ pub struct Status {
     pub clients: Vec<Client>,
     /// Number of clients beyond [`MAX_CLIENTS`], which are not listed.
     pub clients_omitted: u64,
+    /// Clients of versions 2 and 3 that lock files (NLM), by address and name.
+    #[serde(default)]
+    pub hosts: Vec<Host>,
 }
 
 /// A grace period.
@@ -159,6 +162,23 @@ pub struct Client {
     pub sessions: Vec<Session>,
 }
 
+/// A client of version 2 or 3 that locks files.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Host {
+    /// `0x…`, as `enfys evict` takes it.
+    pub id: String,
+    /// The name that its calls give; bytes that are not printable ASCII as `\xNN`.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// Whether the server can call it when a lock that it waits for is granted.
+    pub reachable: bool,
+    /// Byte ranges locked.
+    pub locks: u32,
+    /// Requests that wait for a lock of another client.
+    pub locks_waiting: u32,
+}
+
 /// A session.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Session {
@@ -191,6 +211,9 @@ pub struct Evicted {
     pub id: Option<String>,
     /// Its name.
     pub name: String,
+    /// Whether it is a client of version 2 or 3, which has locks alone.
+    #[serde(default)]
+    pub host: bool,
     /// Sessions.
     pub sessions: usize,
     /// Opens.
@@ -232,6 +255,7 @@ impl From<&server::Snapshot> for Status {
             recalls: Recalls::from(&snapshot.delegations),
             clients: snapshot.clients.iter().map(Client::from).collect(),
             clients_omitted: snapshot.omitted,
+            hosts: snapshot.hosts.iter().map(Host::from).collect(),
         }
     }
 }
@@ -282,6 +306,19 @@ impl From<&server::ClientSnapshot> for Client {
             delegations: client.delegations,
             lost: client.revoked,
             sessions: client.sessions.iter().map(Session::from).collect(),
+        }
+    }
+}
+
+impl From<&server::HostSnapshot> for Host {
+    fn from(host: &server::HostSnapshot) -> Self {
+        Self {
+            id: format!("{:#x}", host.id),
+            name: host.name.escape_ascii().to_string(),
+            address: host.address.to_string(),
+            reachable: host.is_reachable,
+            locks: host.locks,
+            locks_waiting: host.waiting,
         }
     }
 }

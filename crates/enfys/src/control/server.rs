@@ -130,16 +130,24 @@ async fn execute(command: Command, server: &Server, clock: Clock) -> Reply {
 fn evict(server: &Server, now: Now, client: &str) -> Reply {
     match server.evict(now, client) {
         Ok((client, lost)) => {
-            let (id, name) = (format!("{:#x}", client.id), client.owner.escape_ascii().to_string());
-            let shown = Quoted(&client.owner);
+            let (id, name) = (format!("{:#x}", client.id), client.name.escape_ascii().to_string());
+            let (shown, host) = (Quoted(&client.name), client.is_host);
             info!(client = %id, name = %shown, opens = lost.opens, locks = lost.locks, delegations = lost.delegations, "evicted");
             let server::Evicted { sessions, opens, locks, delegations, .. } = lost;
-            Reply::Evicted(Evicted { id: Some(id), name, sessions, opens, locks, delegations })
+            Reply::Evicted(Evicted { id: Some(id), name, host, sessions, opens, locks, delegations })
         }
         Err(EvictError::Unknown) if let Some(owner) = server.evict_reclaimer(now, client) => {
             info!(name = %Quoted(&owner), "evicted before it reclaimed");
             let name = owner.escape_ascii().to_string();
-            Reply::Evicted(Evicted { id: None, name, sessions: 0, opens: 0, locks: 0, delegations: 0 })
+            Reply::Evicted(Evicted {
+                id: None,
+                name,
+                host: false,
+                sessions: 0,
+                opens: 0,
+                locks: 0,
+                delegations: 0,
+            })
         }
         Err(error) => Reply::Error(format!("{client}: {error}")),
     }

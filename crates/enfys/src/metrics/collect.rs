@@ -408,7 +408,7 @@ fn refusal_counters(metrics: &Metrics) -> [Counter; 8] {
         ),
         (
             "enfys_evicted_clients_total",
-            "NFSv4 clients evicted by the administrator (enfys evict).",
+            "Clients evicted by the administrator (enfys evict).",
             metrics.evicted.load(Relaxed),
         ),
     ]

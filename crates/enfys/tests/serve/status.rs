@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Output;
 
 use protocol::nfs4::types::Status;
+use protocol::nlm::{self, Lock, LockArgs, NetObj, Res, Stats};
 use serde_json::Value;
+use xdr::Opaque;
 
 use crate::client::{Client, Client4};
 use crate::server::{Server, TestDir, refusal, run, with};
@@ -91,6 +93,47 @@ fn clients_are_shown_and_evicted() {
     server.await_log(0, "evicted");
     // It can connect again.
     Client4::connect(server.address).open("export", "file").unwrap();
+    server.stop();
+}
+
+#[test]
+fn clients_that_lock_by_nlm_are_shown_and_lose_their_locks() {
+    let dir = TestDir::new();
+    let server = started(&dir);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.lookup(root, "file").unwrap();
+    let lock = |name: &'static str| LockArgs::<u64> {
+        cookie: NetObj::default(),
+        block: false,
+        exclusive: true,
+        alock: Lock {
+            caller_name: Opaque::from_static(name.as_bytes()),
+            fh: NetObj::new(file.to_vec()).unwrap(),
+            oh: Opaque::from_static(name.as_bytes()),
+            svid: 1,
+            l_offset: 0,
+            l_len: 0,
+        },
+        reclaim: false,
+        state: 1,
+    };
+    let program = (nlm::PROGRAM, nlm::VERSION);
+    let mut try_lock = |name| client.call::<Res>(program, nlm::Proc::LOCK.0, &lock(name)).stat;
+    assert_eq!([try_lock("first host"), try_lock("second host")], [Stats::GRANTED, Stats::DENIED]);
+
+    let shown = status(&dir)["hosts"].as_array().expect("hosts").clone();
+    let first = shown.iter().find(|host| host["name"] == "first host").expect("it has a lock");
+    assert_eq!(first["address"], "127.0.0.1", "{first:#}");
+    assert_eq!((&first["locks"], &first["locks_waiting"]), (&1.into(), &0.into()), "{first:#}");
+    let table = stdout_of(&ask(&dir, &["status"]));
+    let rows: Vec<_> = table.lines().skip_while(|line| !line.starts_with("HOST ")).collect();
+    let row = rows.iter().position(|row| row.starts_with(first["id"].as_str().unwrap())).expect("a row");
+    assert_eq!(rows[row + 1], "  127.0.0.1  first host", "{table}");
+
+    let said = stdout_of(&ask(&dir, &["evict", "first host"]));
+    assert!(said.ends_with("(first host): it lost 1 lock\n"), "{said}");
+    assert_eq!(try_lock("second host"), Stats::GRANTED);
     server.stop();
 }
 

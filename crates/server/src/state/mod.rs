@@ -72,7 +72,9 @@ pub use nlm::lock::{NlmHolder, NlmLockRequest, NlmOwner, NlmRefusal};
 pub use root::State;
 pub(crate) use sessions::sequence::hash_request;
 pub use sessions::sequence::{Sequenced, SlotRequest};
-pub use snapshot::{CallbackPath, ClientSnapshot, ClientStatus, GraceSnapshot, SessionSnapshot};
+pub use snapshot::{
+    CallbackPath, ClientSnapshot, ClientStatus, GraceSnapshot, HostSnapshot, SessionSnapshot,
+};
 pub use tables::callback::{Outbox, Sent, SentCallback};
 pub use tables::client::Client;
 pub(crate) use tables::copies::{Copied, CopyTask, Origin};

@@ -1,11 +1,11 @@
-//! Snapshots of clients, their sessions and state, for administrators.
+//! Snapshots of clients, their sessions and state, and of NLM hosts, for administrators.
 //!
 //! A snapshot hardly delays requests: the table is locked for [`BATCH`] records at a time, and sessions and slots are read
 //! outside of that lock. A concurrent change is seen before or after it happened, never twice. The caller bounds the list. A
 //! snapshot contains no secrets: no verifiers, no stateids, no session IDs, with which any host on the network could destroy the
 //! session.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use bytes::Bytes;
 use super::State;
 use crate::state::tables::client::Client;
 use crate::state::tables::client_table::{Record, RecordPhase};
+use crate::state::tables::nlm_hosts::NlmHost;
 use crate::state::tables::persist::PersistenceSnapshot;
 use crate::state::tables::principal::Principal;
 use crate::state::tables::recovery::{Reclaimers, RecordsSnapshot};
@@ -93,6 +94,23 @@ pub struct SessionSnapshot {
     pub slots: SlotUse,
 }
 
+/// Snapshot of an NLM host: a client of version 2 or 3 that locks files.
+#[derive(Debug, Clone)]
+pub struct HostSnapshot {
+    /// Its number among the client IDs.
+    pub id: ClientId,
+    /// `caller_name`.
+    pub name: Bytes,
+    /// The address of its calls.
+    pub address: IpAddr,
+    /// Whether a GRANTED may reach it.
+    pub is_reachable: bool,
+    /// Byte ranges locked.
+    pub locks: u32,
+    /// LOCKs that wait for another lock.
+    pub waiting: u32,
+}
+
 /// A grace period in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraceSnapshot {
@@ -160,6 +178,23 @@ impl State {
             revoked: client.revoked(),
             sessions: sessions.map(|session| snapshot_session(&session)).collect(),
         }
+    }
+
+    /// Returns the NLM hosts, sorted by their addresses and names. Their number is bounded.
+    #[must_use]
+    pub fn snapshot_hosts(&self, now: Duration) -> Vec<HostSnapshot> {
+        let snapshot = |host: Arc<NlmHost>| {
+            let (name, holdings) = (host.name(), &host.client.holdings);
+            HostSnapshot {
+                id: host.id(),
+                name: name.name.clone(),
+                address: name.address,
+                is_reachable: host.is_reachable(now),
+                locks: holdings.locks.load(Relaxed),
+                waiting: holdings.lock_waiters.load(Relaxed),
+            }
+        };
+        self.nlm_hosts.all().into_iter().map(snapshot).collect()
     }
 
     /// Returns the grace period in progress, with at most `most` names of clients.

@@ -72,6 +72,16 @@ impl State {
         Some(evicted)
     }
 
+    /// Frees all locks and shares of an NLM host, and ends its waits; `None` if there is no such host. It cannot reclaim them in a grace
+    /// period. NLM has no message by which the host learns this.
+    pub fn evict_host(&self, id: ClientId) -> Option<Evicted> {
+        let host = self.nlm_hosts.all().into_iter().find(|host| host.id() == id)?;
+        let evicted = held(&host.client);
+        self.free_nlm_host(&host);
+        self.recovery.host_restarted(host.name());
+        Some(evicted)
+    }
+
     /// Removes a client that the grace period waits for, by its name, so that it can no longer reclaim. Returns the name; `None` without
     /// such a client.
     pub fn evict_reclaimer(&self, now: Duration, matches: impl Fn(&[u8]) -> bool) -> Option<Bytes> {

@@ -96,8 +96,8 @@ impl State {
         restarted.len()
     }
 
-    /// Frees all locks that a host holds, and ends its waits.
-    fn free_nlm_host(&self, host: &NlmHost) {
+    /// Frees all locks and shares that a host holds, and ends its waits.
+    pub(in crate::state) fn free_nlm_host(&self, host: &NlmHost) {
         let is_its =
             |call: &CallKind| matches!(call, CallKind::Granted(grant) if grant.host.id() == host.id());
         for shard in &self.shards {

@@ -32,6 +32,46 @@ fn a_restarted_host_loses_its_locks_shares_and_waits() {
 }
 
 #[test]
+fn hosts_are_shown_and_their_locks_are_freed_by_the_administrator() {
+    let (lab, file, mut one, mut two) = two_hosts();
+    assert_eq!(one.lock(bytes(file, 0, 5)), Stats::GRANTED);
+    assert_eq!(one.lock(bytes(file, 20, 5)), Stats::GRANTED);
+    assert_eq!(one.share(file, ShareAccess::RW, ShareMode::DRW), Stats::GRANTED);
+    assert_eq!(two.lock(bytes(file, 10, 5)), Stats::GRANTED);
+    assert_eq!(one.wait(bytes(file, 10, 5)), Stats::BLOCKED);
+    assert_eq!(two.wait(bytes(file, 0, 5)), Stats::BLOCKED);
+    let (now, mut shown) = (lab.now(), lab.server.snapshot(lab.now(), usize::MAX).hosts);
+    let figures = |host: &crate::HostSnapshot| (host.name.clone(), host.address, host.locks, host.waiting);
+    let expected = [(&one, "one", 2), (&two, "two", 1)].map(|(host, name, locks)| {
+        (Bytes::from_static(name.as_bytes()), host.connection.peer.ip(), locks, 1)
+    });
+    assert_eq!(shown.iter().map(figures).collect::<Vec<_>>(), expected);
+    assert!(shown.iter().all(|host| host.is_reachable));
+
+    let (evicted, lost) = lab.server.evict(now, "192.0.2.1").unwrap();
+    assert_eq!((&*evicted.name, evicted.is_host, lost.locks), (&b"one"[..], true, 2));
+    let call = next_call(&lab).expect("the next waiter has the lock");
+    assert_eq!(call.path().address, two.connection.peer.ip());
+    answer(&lab, &call, Stats::GRANTED);
+    assert_eq!(two.share(file, ShareAccess::RW, ShareMode::DRW), Stats::GRANTED);
+    two.unlock(bytes(file, 10, 5));
+    assert!(next_call(&lab).is_none(), "the evicted host no longer waits");
+    lab.server.audit().unwrap();
+
+    // By its ID and name; the name of several is refused.
+    let mut other = host(&lab.server, 3, "two");
+    assert_eq!(other.lock(bytes(file, 100, 1)), Stats::GRANTED);
+    assert!(
+        matches!(lab.server.evict(now, "two"), Err(crate::EvictError::Ambiguous(both)) if both.len() == 2)
+    );
+    shown = lab.server.snapshot(now, usize::MAX).hosts;
+    let third = shown.last().expect("sorted by address").id;
+    assert_eq!(lab.server.evict(now, &format!("{third:#x}")).unwrap().1.locks, 1);
+    assert_eq!(two.lock(bytes(file, 100, 1)), Stats::GRANTED);
+    lab.server.audit().unwrap();
+}
+
+#[test]
 fn a_notification_is_accepted_only_from_the_hosts_address_and_with_a_new_state() {
     let (lab, file, mut one, mut two) = two_hosts();
     assert_eq!(one.lock(whole(file)), Stats::GRANTED);

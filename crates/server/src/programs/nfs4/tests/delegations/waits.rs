@@ -104,8 +104,8 @@ fn eviction_ends_waits_for_holder() {
     hold(&mut holder, "file", READ);
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", BOTH)]));
     assert_eq!(status(flight.poll()), None);
-    let (shown, lost) = lab.server.evict(lab.now(), "holder").unwrap();
-    assert_eq!((shown.delegations, lost.delegations), (1, 1));
+    let (_, lost) = lab.server.evict(lab.now(), "holder").unwrap();
+    assert_eq!(lost.delegations, 1);
     assert_eq!(status(flight.poll()), Some(Status::OK));
     assert_eq!(counts(&lab), (1, 0, 0));
 }
