@@ -28,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     ("nfs2", nfs2_calls),
     ("replies", replies),
     ("rquota", rquota_calls),
+    ("nlm", nlm_calls),
 ];
 
 /// The program of a target: fuzzed by `cargo fuzz`, and otherwise played with the files that it is given.
@@ -84,6 +85,11 @@ pub fn compounds(data: &[u8]) {
 /// Calls of version 2 against a server in memory.
 pub fn nfs2_calls(data: &[u8]) {
     sim::nfs2::play(data);
+}
+
+/// Calls of NLM and NSM by several hosts against a server in memory.
+pub fn nlm_calls(data: &[u8]) {
+    sim::nlm::play(data);
 }
 
 /// Calls of RQUOTA against a server in memory.

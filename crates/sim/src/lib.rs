@@ -21,6 +21,7 @@ mod listings;
 pub mod logs;
 pub mod network;
 pub mod nfs2;
+pub mod nlm;
 mod notices;
 mod peer;
 mod reclaims;
