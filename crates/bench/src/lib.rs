@@ -23,5 +23,6 @@ pub mod runner;
 pub mod server_counters;
 pub mod statistics;
 pub mod targets;
+pub mod trace;
 pub mod units;
 pub mod workloads;

@@ -38,6 +38,8 @@ pub enum Kind {
     Count(u64, u64),
     /// true or false.
     Boolean,
+    /// A file on the machine of the clients.
+    Path,
 }
 
 impl Kind {
@@ -47,6 +49,8 @@ impl Kind {
     /// The expected value.
     pub fn check(self, value: &Value) -> Result<Value, String> {
         let (number, is_size) = match (self, value) {
+            (Self::Path, Value::Text(_)) => return Ok(value.clone()),
+            (Self::Path, Value::Count(number)) => return Ok(Value::Text(number.to_string())),
             (Self::Boolean, Value::Boolean(_)) => return Ok(value.clone()),
             (Self::Size(..), Value::Text(text)) => (parse_size(text)?, true),
             (Self::Size(..), Value::Count(bytes)) => (*bytes, true),
@@ -67,6 +71,7 @@ impl Kind {
             Self::Size(least, most) => format!("a size from {} to {}", size_text(least), size_text(most)),
             Self::Count(least, most) => format!("a count from {least} to {most}"),
             Self::Boolean => "true or false".to_owned(),
+            Self::Path => "the name of a file".to_owned(),
         }
     }
 }
@@ -78,7 +83,7 @@ impl Parameter {
         match self.kind {
             Kind::Boolean => Value::Boolean(self.default == "true"),
             Kind::Count(..) => Value::Count(self.default.parse().unwrap_or_default()),
-            Kind::Size(..) => Value::Text(self.default.to_owned()),
+            Kind::Size(..) | Kind::Path => Value::Text(self.default.to_owned()),
         }
     }
 }
@@ -231,6 +236,15 @@ pub const WORKLOADS: &[Workload] = &[
             ),
             count("seeks", "8000", "random reads; each tenth is followed by a write"),
             count("files", "16384", "empty files of each thread"),
+        ],
+    },
+    Workload {
+        name: "replay",
+        about: "replay a trace; clients and threads are those of the trace",
+        parameters: &[
+            Parameter { name: "trace", kind: Kind::Path, default: "", about: "the trace" },
+            count("speed-percent", "100", "think times are divided by this; 200 is twice as fast"),
+            switch("think", "true", "wait as long between two operations as the program did"),
         ],
     },
     Workload {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Spanned;
 
 use super::case::{Case, Cold, Run, Target, TargetKind};
-use super::catalogue::{WORKLOADS, Workload};
+use super::catalogue::{Kind, WORKLOADS, Workload};
 use super::client_options::ClientOptions;
 use super::errors::{Source, did_you_mean};
 use super::file::{Caches, NfsVersion, PlanFile, TargetTable, Time, WorkloadTable};
@@ -78,6 +78,7 @@ pub struct Plan {
 enum Need {
     Installed(&'static Requirement),
     Directory(String),
+    File(String),
     Root,
 }
 
@@ -109,6 +110,10 @@ impl Plan {
                         missing.push(format!("{place}: {path}: {why}"));
                     }
                 }
+                Need::File(path) if !machine.has_file(Path::new(path)) => {
+                    missing.push(format!("{place}: no file `{path}`"));
+                }
+                Need::File(_) => {}
                 Need::Root if !machine.is_root() => missing.push(format!("{place}: only root can do this")),
                 Need::Root => {}
             }
@@ -333,10 +338,14 @@ impl Resolver<'_> {
         }
     }
 
+    /// Returns file and line for a message.
+    fn place(&self, at: &Range<usize>) -> String {
+        self.source.error(at, "").trim_end_matches([':', ' ']).to_owned()
+    }
+
     fn kind(&mut self, server: &Spanned<String>) -> Option<TargetKind> {
         let text = server.get_ref().as_str();
-        let place = self.source.error(&server.span(), "");
-        let place = place.trim_end_matches([':', ' ']).to_owned();
+        let place = self.place(&server.span());
         if let Some(name) = text.strip_prefix("local:") {
             let Some(row) = LOCAL_SERVERS.iter().find(|row| row.name == name) else {
                 let known = || LOCAL_SERVERS.iter().map(|row| row.name);
@@ -474,7 +483,13 @@ impl Resolver<'_> {
             let mut valid = Vec::new();
             for value in &values.get_ref().0 {
                 match parameter.kind.check(value) {
-                    Ok(value) => valid.push(value),
+                    Ok(value) => {
+                        if parameter.kind == Kind::Path {
+                            let place = self.place(&values.span());
+                            self.needs.push((place, Need::File(value.to_string())));
+                        }
+                        valid.push(value);
+                    }
                     Err(why) => self.error(&values.span(), format_args!("{}: {why}", parameter.name)),
                 }
             }
@@ -490,6 +505,11 @@ impl Resolver<'_> {
                 combinations.iter().cloned().map(set).collect::<Vec<_>>()
             };
             combinations = valid.iter().flat_map(with).collect();
+        }
+        for missing in workload.parameters.iter().filter(|p| p.kind == Kind::Path) {
+            if combinations.iter().any(|set| set.get(missing.name) == Some(&missing.default_value())) {
+                self.error(&table.name.span(), format_args!("{} needs `{}`", workload.name, missing.name));
+            }
         }
         Some(combinations)
     }

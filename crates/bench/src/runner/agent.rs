@@ -82,6 +82,7 @@ pub fn run_agent(path: &Path) -> Result<(), String> {
         metrics: job.metrics,
         export: Some(job.export),
         plan: job.plan,
+        recording: None,
         interrupted: Arc::default(),
     };
     let ready = job.addresses.iter().try_for_each(|address| await_server(*address));

@@ -24,10 +24,11 @@ use crate::server_counters::{Before, Exchanged};
 use crate::targets::directory::DirectoryFiles;
 use crate::targets::nfs::{NfsFiles, Server};
 use crate::targets::{Fault, Files};
+use crate::trace::{Recorded, TraceWriter};
 use crate::workloads::{Any, Parameters, make_directory, remove_tree};
 
 /// The directory below a target that holds all files of the bench.
-const BASE: &str = "enfys-bench";
+pub(super) const BASE: &str = "enfys-bench";
 
 /// Time without the end of any operation of a client after which a run fails.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
@@ -60,6 +61,8 @@ pub struct Place {
     pub export: Option<PathBuf>,
     /// Name of the plan.
     pub plan: String,
+    /// Where the operations of the measured clients are recorded.
+    pub recording: Option<Arc<TraceWriter>>,
     /// Ends runs from outside.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -76,6 +79,7 @@ impl Place {
             metrics: None,
             export: None,
             plan: plan.to_owned(),
+            recording: None,
             interrupted,
         }
     }
@@ -95,25 +99,26 @@ trait Connect: Clone + Send + 'static {
     type Files: Files;
     /// Whether operations block their thread, so that each thread of a client needs one of the system.
     const BLOCKS: bool;
-    async fn connect(&self) -> Result<Self::Files, Fault>;
+    /// Connects a client whose operations are recorded in a trace, if there is one.
+    async fn connect(&self, recording: Option<Arc<TraceWriter>>) -> Result<Self::Files, Fault>;
 }
 
 impl Connect for Server {
-    type Files = NfsFiles;
+    type Files = Recorded<NfsFiles>;
     const BLOCKS: bool = false;
 
-    async fn connect(&self) -> Result<NfsFiles, Fault> {
-        self.connect().await
+    async fn connect(&self, recording: Option<Arc<TraceWriter>>) -> Result<Self::Files, Fault> {
+        self.connect().await.map(|files| Recorded::new(files, recording))
     }
 }
 
 impl Connect for PathBuf {
-    type Files = DirectoryFiles;
+    type Files = Recorded<DirectoryFiles>;
     const BLOCKS: bool = true;
 
-    async fn connect(&self) -> Result<DirectoryFiles, Fault> {
+    async fn connect(&self, recording: Option<Arc<TraceWriter>>) -> Result<Self::Files, Fault> {
         let files = DirectoryFiles::new(self);
-        files.stat("").await.map(|_| files)
+        files.stat("").await.map(|_| Recorded::new(files, recording))
     }
 }
 
@@ -150,14 +155,14 @@ pub(super) fn clean_all(place: &Place) -> Result<(), String> {
     with_client(&place.access, &Removal(BASE.to_owned()))
 }
 
-fn workload(run: &Run) -> Result<Any, String> {
+pub(super) fn workload(run: &Run) -> Result<Any, String> {
     let name = &run.case.workload;
     Any::new(name, &Parameters(&run.case.parameters)).ok_or_else(|| format!("no workload `{name}`"))
 }
 
 /// Returns the directory of a run below [`BASE`]. Workloads that keep their files share it with later runs that have the same
 /// parameters.
-fn directory(run: &Run, workload: &Any) -> String {
+pub(super) fn directory(run: &Run, workload: &Any) -> String {
     if !workload.keeps_files() {
         return run.id.clone();
     }
@@ -166,15 +171,15 @@ fn directory(run: &Run, workload: &Any) -> String {
 }
 
 /// Work that one client does before or after the measured time.
-trait ClientWork {
+pub(super) trait ClientWork {
     async fn run<F: Files>(&self, files: &F) -> Result<(), Fault>;
 }
 
-struct Preparation {
-    workload: Any,
-    directory: String,
-    clients: u32,
-    threads: u32,
+pub(super) struct Preparation {
+    pub(super) workload: Any,
+    pub(super) directory: String,
+    pub(super) clients: u32,
+    pub(super) threads: u32,
 }
 
 impl ClientWork for Preparation {
@@ -210,7 +215,7 @@ fn with_client(access: &Access, work: &impl ClientWork) -> Result<(), String> {
 fn with_client_of<C: Connect>(connect: &C, work: &impl ClientWork) -> Result<(), String> {
     let runtime = runtime(C::BLOCKS).map_err(|error| error.to_string())?;
     let done = runtime.block_on(LocalSet::new().run_until(async {
-        let files = connect.connect().await?;
+        let files = connect.connect(None).await?;
         let done = work.run(&files).await;
         files.leave().await;
         done
@@ -230,15 +235,15 @@ fn runtime(blocks: bool) -> io::Result<Runtime> {
 }
 
 /// Counters at one moment.
-struct Counters {
+pub(super) struct Counters {
     requests: BTreeMap<String, RequestCounters>,
-    slot_waits: u64,
+    pub(super) slot_waits: u64,
     own_cpu: Option<Duration>,
     server_cpu: Option<Duration>,
 }
 
 impl Counters {
-    fn read(files: &impl Files, server_pid: Option<u32>) -> Self {
+    pub(super) fn read(files: &impl Files, server_pid: Option<u32>) -> Self {
         Self {
             requests: files.traffic(),
             slot_waits: files.slot_waits(),
@@ -247,7 +252,7 @@ impl Counters {
         }
     }
 
-    fn requests_since(&self, before: &Self) -> BTreeMap<String, RequestCounters> {
+    pub(super) fn requests_since(&self, before: &Self) -> BTreeMap<String, RequestCounters> {
         let since = |(name, now): (&String, &RequestCounters)| {
             let since = now.since(before.requests.get(name).unwrap_or(&RequestCounters::default()));
             (since != RequestCounters::default()).then(|| (name.clone(), since))
@@ -271,6 +276,7 @@ struct Job<C> {
     clients: u32,
     threads: u32,
     server_pid: Option<u32>,
+    recording: Option<Arc<TraceWriter>>,
     /// The first client of this process, whose first share reads the CPU time.
     first_client: u32,
 }
@@ -325,6 +331,7 @@ fn measure_with<C: Connect + Sync>(
         clients: run.case.clients,
         threads,
         server_pid: place.server_pid,
+        recording: place.recording.clone(),
         first_client: clients.own.start,
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -386,7 +393,7 @@ async fn run_own<C: Connect>(job: &Job<C>, own: Vec<(u32, Range<u32>)>) -> Vec<S
 async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -> Option<Share> {
     let window = &job.window;
     let connected = async {
-        let files = job.connect.connect().await?;
+        let files = job.connect.connect(job.recording.clone()).await?;
         let inner = files.enter(&job.path).await?;
         Ok::<_, Fault>((files, inner))
     };
@@ -402,7 +409,7 @@ async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -
     let meter = Meter::new(Arc::clone(window));
     let work = threads.clone().map(|thread| {
         let who = Who { client, thread, threads: job.threads, clients: job.clients };
-        let task = Task::new(inner.clone(), who, job.seed, meter.clone());
+        let task = Task::new(inner.for_thread(client, thread), who, job.seed, meter.clone());
         async move {
             if let Err(fault) = task.run(job.workload.work(&task)).await {
                 window.fail(fault.to_string());

@@ -14,6 +14,7 @@ use crate::plan::{Caches, Cold, Plan, Run, Target, TargetKind};
 use crate::result::{RunResult, file};
 use crate::targets::local::{LocalServer, Starting, needs_link};
 use crate::targets::nfs::Server;
+use crate::trace::TraceWriter;
 
 /// The environment of runs.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Settings {
     pub keeps_files: bool,
     /// Where the clients are; `None` for this process.
     pub agents: Option<Agents>,
+    /// The trace into which the only run is recorded.
+    pub record: Option<PathBuf>,
 }
 
 /// Receives the progress of a plan's runs.
@@ -63,8 +66,11 @@ pub fn run_plan(plan: &Plan, settings: &Settings, observer: &mut dyn Observer) -
     if let Some(agents) = &settings.agents {
         agents.check(&runs)?;
     }
+    let recording =
+        settings.record.as_deref().map(|path| start_recording(path, &runs, settings)).transpose()?;
     let mut summary = Summary { kept: plan.runs().len() - runs.len(), ..Summary::default() };
-    let mut targets = Targets { plan: &plan.name, settings, open: BTreeMap::new() };
+    let mut targets =
+        Targets { plan: &plan.name, settings, open: BTreeMap::new(), recording: recording.clone() };
     for (index, run) in runs.iter().enumerate() {
         if settings.interrupted.load(Ordering::Relaxed) {
             break;
@@ -82,14 +88,33 @@ pub fn run_plan(plan: &Plan, settings: &Settings, observer: &mut dyn Observer) -
     if !settings.keeps_files {
         targets.clean_all(observer);
     }
+    if let Some(recording) = recording {
+        recording.finish(None)?;
+    }
     summary.is_interrupted = settings.interrupted.load(Ordering::Relaxed);
     Ok(summary)
+}
+
+/// Begins the trace of a plan's only run, whose clients must be in this process.
+fn start_recording(path: &Path, runs: &[Run], settings: &Settings) -> Result<Arc<TraceWriter>, String> {
+    let run = match runs {
+        [run] => run,
+        [] => return Err("the run is complete from before: choose another directory of results".to_owned()),
+        more => return Err(format!("a trace has one run, and these are {}: use --rounds 1", more.len())),
+    };
+    let is_elsewhere = settings.agents.is_some()
+        || matches!(&run.case.target.kind, TargetKind::Local { server } if needs_link(server) || !run.case.delay.is_zero());
+    if is_elsewhere {
+        return Err("clients on other machines or at the end of a link cannot be recorded".to_owned());
+    }
+    TraceWriter::create(path, &format!("recorded by enfys bench run: {}", run.case.label())).map(Arc::new)
 }
 
 /// The targets that were used so far.
 struct Targets<'p> {
     plan: &'p str,
     settings: &'p Settings,
+    recording: Option<Arc<TraceWriter>>,
     open: BTreeMap<String, Open>,
 }
 
@@ -136,7 +161,8 @@ impl Targets<'_> {
 
     fn nowhere(&self) -> Place {
         let nowhere = Access::Directory(PathBuf::from("/"));
-        Place::new(nowhere, self.plan, Arc::clone(&self.settings.interrupted))
+        let place = Place::new(nowhere, self.plan, Arc::clone(&self.settings.interrupted));
+        Place { recording: self.recording.clone(), ..place }
     }
 
     /// Returns the target of a run, and starts it if necessary.

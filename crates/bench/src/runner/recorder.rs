@@ -65,7 +65,7 @@ pub struct Record {
 pub struct Meter {
     window: Arc<Window>,
     record: Rc<RefCell<Record>>,
-    /// Operations that have ended, measured or not.
+    /// Operations that have ended, measured or not, and intended waits.
     ended: Rc<Cell<u64>>,
 }
 
@@ -76,10 +76,22 @@ impl Meter {
         Self { window, record: Rc::default(), ended: Rc::default() }
     }
 
+    /// Returns the time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.window.now()
+    }
+
+    /// Returns the time since an earlier moment.
+    #[must_use]
+    pub fn since(&self, earlier: Instant) -> std::time::Duration {
+        self.now() - earlier
+    }
+
     /// Returns whether threads must end: the time is over, the run was interrupted, or another thread has failed.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.window.is_over(Instant::now())
+        self.window.is_over(self.now())
     }
 
     /// Does an operation that moves no data, and counts it.
@@ -87,7 +99,7 @@ impl Meter {
     /// # Errors
     /// Those of the operation, which is counted as an error then.
     pub async fn time<T>(&self, op: Op, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        self.time_since(op, Instant::now(), work).await
+        self.time_since(op, self.now(), work).await
     }
 
     /// As [`Self::time`]; the operation should have begun at `began`.
@@ -117,7 +129,7 @@ impl Meter {
         asked: u64,
         work: impl Future<Output = Result<u64, Fault>>,
     ) -> Result<u64, Fault> {
-        self.transfer_since(op, Instant::now(), asked, work).await
+        self.transfer_since(op, self.now(), asked, work).await
     }
 
     /// As [`Self::transfer`]; the operation should have begun at `began`.
@@ -148,7 +160,7 @@ impl Meter {
 
     /// Counts an operation that ended now, if that is in the measured time.
     fn count(&self, op: Op, began: Instant, asked: u64, moved: Result<u64, ()>) {
-        let ended = Instant::now();
+        let ended = self.now();
         self.ended.set(self.ended.get() + 1);
         let Some(second) = self.window.second(ended) else { return };
         let mut record = self.record.borrow_mut();
@@ -181,6 +193,11 @@ impl Meter {
         bytes_by_second[second] += moved;
     }
 
+    /// Tells that a thread waits by intention, so that the run does not count as silent.
+    pub fn is_waiting(&self) {
+        self.ended.set(self.ended.get() + 1);
+    }
+
     /// Returns the number of operations that have ended so far, measured or not.
     pub(super) fn ended_operations(&self) -> u64 {
         self.ended.get()
@@ -188,7 +205,7 @@ impl Meter {
 
     pub(super) fn begin(&self) {
         let mut record = self.record.borrow_mut();
-        record.began = record.began.or(Some(Instant::now()));
+        record.began = record.began.or(Some(self.now()));
     }
 
     pub(super) fn window(&self) -> &Arc<Window> {

@@ -28,7 +28,12 @@ pub struct Window {
     failure: Mutex<Option<String>>,
     has_failed: AtomicBool,
     interrupted: Arc<AtomicBool>,
+    /// The time, if it is not the system's.
+    clock: Option<VirtualClock>,
 }
+
+/// Returns the time of a simulation.
+pub type VirtualClock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 impl Window {
     /// Creates the window of a run with this many threads and clients that wait for each other at its start. A run that ends with its work
@@ -52,7 +57,20 @@ impl Window {
             failure: Mutex::new(None),
             has_failed: AtomicBool::new(false),
             interrupted,
+            clock: None,
         }
+    }
+
+    /// Makes the window use another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: VirtualClock) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// Returns the time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.clock.as_ref().map_or_else(Instant::now, |clock| clock())
     }
 
     /// Waits for all threads and clients; `before` runs when all are ready, and none has started.
@@ -60,7 +78,7 @@ impl Window {
         self.arrived.wait().await;
         before();
         self.released.wait().await;
-        self.started.get_or_init(Instant::now);
+        self.started.get_or_init(|| self.now());
     }
 
     /// Waits like a client until all are ready, and lets them begin when `gate` returns: with its error they end at once. It is

@@ -127,6 +127,18 @@ impl Files for DirectoryFiles {
         self.act("set the mode of", path, |path| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
     }
 
+    async fn set_size(&self, path: &str, size: u64) -> Result<(), Fault> {
+        self.act("set the size of", path, |path| OpenOptions::new().write(true).open(path)?.set_len(size))
+    }
+
+    async fn touch(&self, path: &str) -> Result<(), Fault> {
+        self.act("set the times of", path, |path| {
+            let now = std::time::SystemTime::now();
+            // A descriptor for reading suffices for the owner.
+            File::open(path)?.set_times(fs::FileTimes::new().set_accessed(now).set_modified(now))
+        })
+    }
+
     async fn file_system_status(&self) -> Result<(), Fault> {
         self.act("statfs", "", |path| rustix::fs::statvfs(path).map(|_| ()).map_err(io::Error::from))
     }

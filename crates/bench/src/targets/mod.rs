@@ -131,6 +131,10 @@ pub trait Files: Clone + 'static {
     /// An open file.
     type File: OpenFile;
 
+    /// Returns the same files for one thread of a client, which are numbered from 0.
+    fn for_thread(&self, _client: u32, _thread: u32) -> Self {
+        self.clone()
+    }
     /// Returns the same client's view from a directory below.
     async fn enter(&self, path: &str) -> Result<Self, Fault>;
     /// Opens a file.
@@ -157,6 +161,10 @@ pub trait Files: Clone + 'static {
     async fn read_link(&self, path: &str) -> Result<usize, Fault>;
     /// Sets the mode bits.
     async fn set_mode(&self, path: &str, mode: u32) -> Result<(), Fault>;
+    /// Sets the size of a file.
+    async fn set_size(&self, path: &str, size: u64) -> Result<(), Fault>;
+    /// Sets the times of last access and change to now.
+    async fn touch(&self, path: &str) -> Result<(), Fault>;
     /// Asks for the free space of the file system.
     async fn file_system_status(&self) -> Result<(), Fault>;
     /// Returns the requests sent so far, by operation; empty if they are not counted.

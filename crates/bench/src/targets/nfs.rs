@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
-use client::attributes::{FileKind, SetAttributes};
+use client::attributes::{FileKind, SetAttributes, SetTime};
 use client::cache::limiter::{Budget, Limiter};
 use client::config::{Caches, Caller, Config, TRANSFER_MAX, Version};
 use client::engine::{Engine, RetryPolicy, Traffic};
@@ -214,6 +214,16 @@ fn status(attributes: &client::attributes::Attributes) -> Status {
     Status { size: attributes.size, is_directory: attributes.kind == FileKind::Directory }
 }
 
+impl NfsFiles {
+    /// Takes a client that was made elsewhere, and its mounted file system. [`Files::leave`] is not for such a client.
+    #[must_use]
+    pub fn of(client: Client, fs: FileSystem) -> Self {
+        let (entered, tasks) = Default::default();
+        let connected = Connected { client, has_readdir_plus: true, entered, tasks };
+        Self { fs, connected: Rc::new(connected), path: String::new() }
+    }
+}
+
 impl Files for NfsFiles {
     type File = NfsFile;
 
@@ -306,6 +316,19 @@ impl Files for NfsFiles {
 
     async fn set_mode(&self, path: &str, mode: u32) -> Result<(), Fault> {
         let set = SetAttributes::with_mode(mode);
+        let set = self.fs.set_attributes(path.as_bytes(), &set, false).await;
+        set.map(|_| ()).map_err(|error| fault(&error))
+    }
+
+    async fn set_size(&self, path: &str, size: u64) -> Result<(), Fault> {
+        let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+        let set = self.fs.set_attributes(path.as_bytes(), &set, false).await;
+        set.map(|_| ()).map_err(|error| fault(&error))
+    }
+
+    async fn touch(&self, path: &str) -> Result<(), Fault> {
+        let now = SetTime::Now;
+        let set = SetAttributes { atime: now, mtime: now, ..SetAttributes::default() };
         let set = self.fs.set_attributes(path.as_bytes(), &set, false).await;
         set.map(|_| ()).map_err(|error| fault(&error))
     }

@@ -14,6 +14,7 @@ mod locked_reads;
 mod random_read;
 mod random_write;
 mod recall;
+mod replay;
 mod request_mix;
 mod sequential_read;
 mod sequential_write;
@@ -70,6 +71,15 @@ impl Parameters<'_> {
         match self.0.get(name) {
             Some(Value::Count(count)) => *count,
             _ => 0,
+        }
+    }
+
+    /// Returns a text.
+    #[must_use]
+    pub fn text(&self, name: &str) -> &str {
+        match self.0.get(name) {
+            Some(Value::Text(text)) => text,
+            _ => "",
         }
     }
 
@@ -141,6 +151,7 @@ workloads! {
     "find" Find find::Find;
     "source-tree" SourceTree source_tree::SourceTree;
     "bonnie" Bonnie bonnie::Bonnie;
+    "replay" Replay replay::Replay;
     "request-mix" RequestMix request_mix::RequestMix;
 }
 

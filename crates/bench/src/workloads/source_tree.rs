@@ -1,7 +1,5 @@
 //! A tree of source files is unpacked, searched and removed (2008). Each thread has a tree of its own.
 
-use std::time::Instant;
-
 use super::file_set::FileSet;
 use super::files::pattern;
 use super::{Parameters, Workload};
@@ -39,19 +37,19 @@ impl Workload for SourceTree {
     async fn work<F: Files>(&self, task: &Task<F>) -> Result<(), Fault> {
         let files = task.files.enter(&directory(task.who)).await?;
         task.ready().await;
-        let began = Instant::now();
+        let began = task.meter.now();
         self.unpack(&files, task).await?;
-        task.meter.sample("unpack_s", began.elapsed().as_secs_f64());
-        let began = Instant::now();
+        task.meter.sample("unpack_s", task.meter.since(began).as_secs_f64());
+        let began = task.meter.now();
         let found = self.find(&files, task).await?;
-        task.meter.sample("find_s", began.elapsed().as_secs_f64());
+        task.meter.sample("find_s", task.meter.since(began).as_secs_f64());
         let expected = self.set.count() + self.set.tree().directory_count();
         if found != expected && !task.meter.is_over() {
             return Err(Fault::new(format!("found {found} entries of {expected}")));
         }
-        let began = Instant::now();
+        let began = task.meter.now();
         self.remove(&files, task).await?;
-        task.meter.sample("remove_s", began.elapsed().as_secs_f64());
+        task.meter.sample("remove_s", task.meter.since(began).as_secs_f64());
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ mod link;
 mod reports;
 mod runs;
 mod servers;
+mod traces;
 
 use std::ffi::OsStr;
 use std::process::{Command, Output};

@@ -63,6 +63,9 @@ impl Agents {
             if run.case.workload == "recall" && self.hosts.len() > 1 {
                 return Err("agents: the clients of `recall` must be in one process".to_owned());
             }
+            if run.case.workload == "replay" {
+                return Err("agents: one process orders the operations of a trace's clients".to_owned());
+            }
             if clients < self.hosts.len() {
                 return Err(format!("{} agents for {clients} client(s): use --clients", self.hosts.len()));
             }

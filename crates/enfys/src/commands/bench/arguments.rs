@@ -81,6 +81,39 @@ again too.
 
 Files are made in the directory enfys-bench of the target, which is removed at the end.";
 
+const TRACE_HELP: &str = "\
+Examples:
+  enfys bench run varmail --target local:enfys --rounds 1 --record mail.trace
+      Record what the clients of a run do.
+  enfys bench trace import load.pcap load.trace
+      Find what the clients in a packet capture did.
+  enfys bench trace show mail.trace
+  enfys bench trace replay mail.trace --target nfs://server/export";
+
+const IMPORT_HELP: &str = "\
+Examples:
+  tcpdump -i eth0 -s 512 -w load.pcap tcp port 2049
+  enfys bench trace import load.pcap load.trace
+  enfys bench trace replay load.trace --target nfs://server/export
+
+Clients are told apart by their addresses. A capture has what the caches of its clients let through, so a replay without caches \
+(the default) sends about the same requests. Handles get the paths with which LOOKUP, OPEN, CREATE and listings show them, others \
+names as unknown-00001. It is enough to capture the first bytes of each packet: data are not needed. Calls with integrity or \
+privacy of Kerberos are counted, and not decoded. A damaged capture is imported as far as it can be read; the status is 1 then.";
+
+const REPLAY_HELP: &str = "\
+Examples:
+  enfys bench trace replay mail.trace --target local:enfys --target nfs://nas/x
+      The same operations on two servers, with the times between them.
+  enfys bench trace replay mail.trace --target /mnt/nfs --speed 10
+      On a mounted directory, with a tenth of the times between operations.
+  enfys bench trace replay mail.trace --target local:enfys --no-think
+
+Files that the operations need and do not create are made first, which is not measured. Each stream of the trace is a thread \
+of its client. It keeps its order, and waits for operations of other streams which created what it uses. An operation \
+that succeeded in the trace and fails now is an error, one that failed and fails in the same way is counted apart. \
+A damaged trace is replayed as far as it can be read; the run has failed then, and has no rates.";
+
 const PAPER_HELP: &str = "\
 Examples:
   enfys bench paper --list
@@ -123,6 +156,9 @@ pub enum BenchCommand {
     List(ListArguments),
     /// Run a plan, or one workload
     Run(Box<RunArguments>),
+    /// Show and replay recorded operations of clients
+    #[command(subcommand, after_help = TRACE_HELP)]
+    Trace(TraceCommand),
     /// Repeat tables and figures of the papers, and judge their findings
     Paper(PaperArguments),
     /// Show the programs that measurements need, and how to install them
@@ -276,12 +312,40 @@ pub struct RunArguments {
     /// A plan file, or the name of a workload
     #[arg(value_name = "PLAN|WORKLOAD")]
     pub what: String,
-    /// Target of a workload; can be given several times
-    #[arg(long, value_name = "[NAME=]SERVER")]
-    pub target: Vec<String>,
     /// Parameter of a workload; with several values, each is a case
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub set: Vec<String>,
+    /// Threads of each client [default: 1]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub threads: Vec<u32>,
+    /// Clients [default: 1]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub clients: Vec<u32>,
+    /// Measured time of a run, unless it ends with its work [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<String>,
+    /// Time before that, which is not measured [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    pub warm_up: Option<String>,
+    /// Record the operations of the clients as a trace, for `enfys bench trace`; of one run in this process
+    #[arg(long, value_name = "FILE", conflicts_with = "agents")]
+    pub record: Option<PathBuf>,
+    /// Machines that have the clients, in parts of the same size; each needs this program and, for a directory, the same mount
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    pub agents: Vec<String>,
+    /// Shell command that starts an agent on $HOST and reaches it by standard input and output [default: ssh]
+    #[arg(long, value_name = "COMMAND", requires = "agents", default_value = bench::runner::Agents::SSH, hide_default_value = true)]
+    pub agent_command: String,
+    #[command(flatten)]
+    pub runs: RunsArguments,
+}
+
+/// Targets and runs of a workload or a trace.
+#[derive(Clone, Debug, Args)]
+pub struct RunsArguments {
+    /// Target; can be given several times
+    #[arg(long, value_name = "[NAME=]SERVER")]
+    pub target: Vec<String>,
     /// Versions of NFS [default: 3,4.1]
     #[arg(long, value_name = "VERSION,…", value_delimiter = ',')]
     pub nfs: Vec<String>,
@@ -292,21 +356,9 @@ pub struct RunArguments {
     /// Additional round trips, as in 0,10ms
     #[arg(long, value_name = "TIME,…", value_delimiter = ',')]
     pub delay: Vec<String>,
-    /// Threads of each client [default: 1]
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    pub threads: Vec<u32>,
-    /// Clients [default: 1]
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    pub clients: Vec<u32>,
     /// Runs of each case
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
-    /// Measured time of a run, unless it ends with its work [default: 60s]
-    #[arg(long, value_name = "TIME")]
-    pub duration: Option<String>,
-    /// Time before that, which is not measured [default: 5s]
-    #[arg(long, value_name = "TIME")]
-    pub warm_up: Option<String>,
     /// Seed of all random numbers
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -332,12 +384,44 @@ pub struct RunArguments {
     /// Show the runs, and do none
     #[arg(long)]
     pub dry_run: bool,
-    /// Machines that have the clients, in parts of the same size; each needs this program and, for a directory, the same mount
-    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
-    pub agents: Vec<String>,
-    /// Shell command that starts an agent on $HOST and reaches it by standard input and output [default: ssh]
-    #[arg(long, value_name = "COMMAND", requires = "agents", default_value = bench::runner::Agents::SSH, hide_default_value = true)]
-    pub agent_command: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Show clients, operations, bytes and duration of a trace
+    Show {
+        /// A trace
+        #[arg(value_name = "TRACE")]
+        trace: PathBuf,
+    },
+    /// Make a trace of a packet capture of NFS 3 and 4 over TCP
+    #[command(after_help = IMPORT_HELP)]
+    Import {
+        /// A capture, in pcap or pcapng
+        #[arg(value_name = "CAPTURE")]
+        capture: PathBuf,
+        /// The trace that is written [default: the name of the capture, with .trace]
+        #[arg(value_name = "TRACE")]
+        trace: Option<PathBuf>,
+    },
+    /// Replay a trace: its operations in their order, with the times between them
+    Replay(Box<ReplayArguments>),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_HELP)]
+pub struct ReplayArguments {
+    /// A trace
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Divide the times between operations by this
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
+    pub speed: f64,
+    /// Do not wait between operations, except for operations of other streams
+    #[arg(long, conflicts_with = "speed")]
+    pub no_think: bool,
+    #[command(flatten)]
+    pub runs: RunsArguments,
 }
 
 #[derive(Debug, Args)]
@@ -424,6 +508,12 @@ pub struct CompareArguments {
     /// End with status 1 if a case is slower by at least this part
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub fail_if_slower: Option<f64>,
+}
+
+/// Parses a factor from 0.01 to 1,000,000.
+fn speed(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (0.01..=1e6).contains(factor));
+    factor.ok_or_else(|| format!("`{text}`: expected a factor from 0.01 to 1000000"))
 }
 
 /// Parses a size that fits 32 bits.

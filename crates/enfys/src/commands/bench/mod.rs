@@ -5,6 +5,7 @@ mod disk;
 mod paper;
 mod run;
 mod setup;
+mod trace;
 
 use std::io::{self, Write as _};
 use std::net::ToSocketAddrs as _;
@@ -33,6 +34,7 @@ impl BenchCommand {
             | Self::List(_)
             | Self::Run(_)
             | Self::Paper(_)
+            | Self::Trace(_)
             | Self::Setup
             | Self::Agent { .. }
             | Self::Disk { .. } => false,
@@ -47,6 +49,7 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
         BenchCommand::Link(arguments) => link(arguments),
         BenchCommand::List(arguments) => run::list(arguments).map(|()| ExitCode::SUCCESS),
         BenchCommand::Run(arguments) => run::run(arguments),
+        BenchCommand::Trace(command) => trace::run(command),
         BenchCommand::Paper(arguments) => paper::run(arguments),
         BenchCommand::Setup => setup::run().map(|()| ExitCode::SUCCESS),
         BenchCommand::Agent { job: Some(job) } => bench::runner::run_agent(job).map(|()| ExitCode::SUCCESS),

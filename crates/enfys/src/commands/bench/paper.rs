@@ -44,6 +44,7 @@ pub fn run(arguments: &PaperArguments) -> Result<ExitCode, String> {
             interrupted: Arc::clone(&interrupted),
             keeps_files: false,
             agents: None,
+            record: None,
         };
         eprintln!("{}: {}", figure.name, figure.title);
         let mut progress = Progress::new(&plan);

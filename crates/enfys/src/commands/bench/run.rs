@@ -61,27 +61,28 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, String> {
     if let Some(advice) = plan.advice() {
         eprintln!("note: {advice}");
     }
-    if arguments.dry_run {
+    if arguments.runs.dry_run {
         let lines = plan.runs().into_iter().map(|run| run.id);
         return print(&lines.collect::<Vec<_>>().join("\n")).map(|()| ExitCode::SUCCESS);
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     watch_signals(Arc::clone(&interrupted))?;
-    let results = arguments.results.clone().unwrap_or_else(|| Path::new("results").join(&plan.name));
+    let results = arguments.runs.results.clone().unwrap_or_else(|| Path::new("results").join(&plan.name));
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
-    let scratch = arguments.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = arguments.runs.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let settings = Settings {
         results: results.clone(),
-        starting: Starting { program, scratch, tells_counters: arguments.metrics.is_some() },
+        starting: Starting { program, scratch, tells_counters: arguments.runs.metrics.is_some() },
         interrupted,
-        keeps_files: arguments.keep_files,
+        keeps_files: arguments.runs.keep_files,
         agents: (!arguments.agents.is_empty())
             .then(|| Agents { hosts: arguments.agents.clone(), command: arguments.agent_command.clone() }),
+        record: arguments.record.clone(),
     };
     let mut progress = Progress::new(&plan);
     let summary = run_plan(&plan, &settings, &mut progress)?;
     progress.finish();
-    if let Some(path) = &arguments.metrics {
+    if let Some(path) = &arguments.runs.metrics {
         write_counters(path, &plan, &results)?;
     }
     conclude(&summary, &results)
@@ -138,19 +139,19 @@ fn plan(arguments: &RunArguments) -> Result<Plan, String> {
 fn options(arguments: &RunArguments) -> PlanOptions {
     PlanOptions {
         workload: arguments.what.clone(),
-        targets: arguments.target.clone(),
+        targets: arguments.runs.target.clone(),
         set: arguments.set.clone(),
-        versions: arguments.nfs.clone(),
-        options: arguments.options.clone(),
-        delays: arguments.delay.clone(),
+        versions: arguments.runs.nfs.clone(),
+        options: arguments.runs.options.clone(),
+        delays: arguments.runs.delay.clone(),
         threads: arguments.threads.clone(),
         clients: arguments.clients.clone(),
-        rounds: arguments.rounds,
+        rounds: arguments.runs.rounds,
         duration: arguments.duration.clone(),
         warm_up: arguments.warm_up.clone(),
-        seed: arguments.seed,
-        scrape: arguments.scrape.clone(),
-        cold: arguments.cold.clone(),
+        seed: arguments.runs.seed,
+        scrape: arguments.runs.scrape.clone(),
+        cold: arguments.runs.cold.clone(),
     }
 }
 
