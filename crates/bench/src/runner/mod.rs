@@ -6,6 +6,7 @@
 mod agent;
 mod agents;
 mod assemble;
+mod barrier;
 mod execute;
 mod plan_runs;
 mod recorder;

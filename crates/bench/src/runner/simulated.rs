@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -39,6 +40,9 @@ pub const SIMULATED: &[&str] = &[
     "source-tree",
 ];
 
+/// A future whose type stays in this crate, so that workloads are compiled here alone.
+type Boxed<'s, T> = Pin<Box<dyn Future<Output = T> + 's>>;
+
 /// A run whose clients live in a simulation.
 pub struct Simulated {
     run: Run,
@@ -74,7 +78,11 @@ impl Simulated {
     ///
     /// # Errors
     /// Why it failed.
-    pub async fn prepare(&self, client: Client, files: FileSystem) -> Result<(), String> {
+    pub fn prepare(&self, client: Client, files: FileSystem) -> Boxed<'_, Result<(), String>> {
+        Box::pin(self.prepare_files(client, files))
+    }
+
+    async fn prepare_files(&self, client: Client, files: FileSystem) -> Result<(), String> {
         let workload = workload(&self.run)?;
         let directory = directory(&self.run, &workload);
         let (clients, threads) = (self.run.case.clients, self.run.case.threads);
@@ -84,7 +92,11 @@ impl Simulated {
     }
 
     /// Does the work of one client. A failure ends the run.
-    pub async fn work(&self, number: u32, client: Client, files: FileSystem) {
+    pub fn work(&self, number: u32, client: Client, files: FileSystem) -> Boxed<'_, ()> {
+        Box::pin(self.work_of(number, client, files))
+    }
+
+    async fn work_of(&self, number: u32, client: Client, files: FileSystem) {
         let files = Recorded::new(NfsFiles::of(client, files), None);
         let window = &self.window;
         let threads = self.run.case.threads;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Barrier;
+use super::barrier::Barrier;
 
 /// The condition that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ mod link;
 mod reports;
 mod runs;
 mod servers;
+mod simulation;
 mod traces;
 
 use std::ffi::OsStr;

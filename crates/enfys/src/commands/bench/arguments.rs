@@ -81,6 +81,20 @@ again too.
 
 Files are made in the directory enfys-bench of the target, which is removed at the end.";
 
+const SIMULATE_HELP: &str = "\
+Examples:
+  enfys bench simulate create --nfs 3,4.1 --delay 1ms,100ms --threads 1,16 \
+    --set files=100
+      How the round trip limits creation.
+  enfys bench simulate small-files --clients 1000 --delay 50ms --duration 1s
+  enfys bench simulate sequential-write --delay 10ms --loss 1% \
+    --outage 5s+10s --set file-size=8MiB
+
+Client and server are Enfys's own, in one thread and virtual time. The server is in memory and takes no time, and links have no limit \
+of rate: the numbers show round trips, waits for slots, losses and outages, and nothing of a machine's speed. A lost segment \
+delays its record and those after it by a round trip, or by TCP's timeout where too little follows it. Each client has a \
+link of its own. The same seed has the same numbers on every machine. Clients cache nothing.";
+
 const TRACE_HELP: &str = "\
 Examples:
   enfys bench run varmail --target local:enfys --rounds 1 --record mail.trace
@@ -156,6 +170,8 @@ pub enum BenchCommand {
     List(ListArguments),
     /// Run a plan, or one workload
     Run(Box<RunArguments>),
+    /// Run a workload in virtual time: many clients, long links, losses and outages, in seconds
+    Simulate(Box<SimulateArguments>),
     /// Show and replay recorded operations of clients
     #[command(subcommand, after_help = TRACE_HELP)]
     Trace(TraceCommand),
@@ -406,6 +422,47 @@ pub enum TraceCommand {
     },
     /// Replay a trace: its operations in their order, with the times between them
     Replay(Box<ReplayArguments>),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = SIMULATE_HELP)]
+pub struct SimulateArguments {
+    /// A workload
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: String,
+    /// Parameter of the workload; with several values, each is a case
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    pub set: Vec<String>,
+    /// Versions of NFS [default: 3,4.1]
+    #[arg(long, value_name = "VERSION,…", value_delimiter = ',')]
+    pub nfs: Vec<String>,
+    /// Round trips, each a case
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "10ms", value_parser = parse_time)]
+    pub delay: Vec<Duration>,
+    /// Part of TCP segments that are lost, in each direction
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_percent)]
+    pub loss: f64,
+    /// Lose everything for a time: START+LENGTH, counted from the start of the clients; can be given several times
+    #[arg(long, value_name = "TIME+TIME")]
+    pub outage: Vec<Outage>,
+    /// Threads of each client [default: 1]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub threads: Vec<u32>,
+    /// Clients [default: 1]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub clients: Vec<u32>,
+    /// Virtual time of a run, unless it ends with its work
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub duration: String,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Save a result file of each run into this directory, for `enfys bench report`
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Print all results as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ mod disk;
 mod paper;
 mod run;
 mod setup;
+mod simulate;
 mod trace;
 
 use std::io::{self, Write as _};
@@ -28,6 +29,7 @@ impl BenchCommand {
     pub fn wants_json(&self) -> bool {
         match self {
             Self::Hashcast(arguments) => arguments.json,
+            Self::Simulate(arguments) => arguments.json,
             Self::Report(arguments) => arguments.json || arguments.format == Format::Json,
             Self::Link(_)
             | Self::Compare(_)
@@ -49,6 +51,7 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
         BenchCommand::Link(arguments) => link(arguments),
         BenchCommand::List(arguments) => run::list(arguments).map(|()| ExitCode::SUCCESS),
         BenchCommand::Run(arguments) => run::run(arguments),
+        BenchCommand::Simulate(arguments) => simulate::run(arguments),
         BenchCommand::Trace(command) => trace::run(command),
         BenchCommand::Paper(arguments) => paper::run(arguments),
         BenchCommand::Setup => setup::run().map(|()| ExitCode::SUCCESS),
