@@ -45,7 +45,7 @@ pub struct Imported {
     pub protected: u64,
     /// Times that packets were missing.
     pub gaps: u64,
-    /// Packets that were not captured whole. Their data were not needed.
+    /// Packets that were not captured whole. What is missing counts as zeros, as good as any data, but calls may be missing.
     pub cut: u64,
     /// Why the packets after some could not be read.
     pub damage: Option<String>,
@@ -215,7 +215,7 @@ impl fmt::Display for Imported {
             (self.undecodable, "calls that could not be decoded"),
             (self.protected, "calls with integrity or privacy, which are not decoded"),
             (self.gaps, "gaps: packets are missing"),
-            (self.cut, "packets that were not captured whole; their data were not needed"),
+            (self.cut, "packets that were not captured whole: calls in them may be missing"),
         ] {
             if count > 0 {
                 writeln!(f, "{count} {what}")?;

@@ -66,7 +66,7 @@ impl Streams {
         }
         let mut payload = BytesMut::from(segment.payload);
         if segment.missing > 0 {
-            // Data are not looked at: only their length matters.
+            // Data are not looked at: only their length matters. Headers may be lost with them.
             *cut += 1;
             payload.resize(payload.len() + segment.missing, 0);
         }
