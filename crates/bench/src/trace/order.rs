@@ -15,28 +15,28 @@ pub(super) struct Dependencies {
     of: BTreeMap<usize, Vec<usize>>,
 }
 
-/// Finds the operations after which a stream closes a file that it has opened because the trace has no open of its own: the next
-/// operation on the path removes or renames it. A client would keep the data of an open file under another name.
+/// Finds the operations after which a stream closes a file that it has opened because the trace has no open of its own: another stream
+/// opens, changes, removes or renames it next. A client would keep the size of an open file, and its data under another name.
 pub(super) fn last_uses(records: &[Record]) -> BTreeSet<usize> {
     let mut openers = HashMap::new();
     for record in records.iter().filter(|record| record.op == Kind::Open) {
         openers.insert(record.file, (record.client, record.stream));
     }
-    let (mut changes, mut uses, mut last) = (HashMap::new(), HashMap::new(), BTreeSet::new());
+    // The stream of the next operation on each path, if that uses such a file.
+    let (mut next, mut last) = (HashMap::new(), BTreeSet::new());
     for (index, record) in records.iter().enumerate().rev() {
         let stream = (record.client, record.stream);
+        let is_own = record.file.is_some() && openers.get(&record.file) == Some(&stream);
         match record.op {
-            Kind::Remove | Kind::Rename => {
-                changes.insert(record.path(), index);
-                changes.extend(record.to.as_deref().map(|to| (to, index)));
-            }
-            Kind::Read | Kind::Write | Kind::Sync | Kind::Lock | Kind::Unlock => {
-                let is_own = record.file.is_some() && openers.get(&record.file) == Some(&stream);
-                let change = changes.get(record.path()).copied().unwrap_or(usize::MAX);
-                let next_use = uses.insert((stream, record.path()), index).unwrap_or(usize::MAX);
-                if !is_own && change < next_use {
+            Kind::Read | Kind::Write | Kind::Sync | Kind::Lock | Kind::Unlock if !is_own => {
+                let later = next.insert(record.path(), Some(stream));
+                if later.is_some_and(|later| later != Some(stream)) {
                     last.insert(index);
                 }
+            }
+            Kind::Open | Kind::Write | Kind::SetSize | Kind::Remove | Kind::Rename => {
+                next.insert(record.path(), None);
+                next.extend(record.to.as_deref().map(|to| (to, None)));
             }
             _ => {}
         }
