@@ -1,7 +1,8 @@
 //! Lever and Honeyman, Linux NFS Client Write Performance (FREENIX 2002).
 
+use super::claims::is_gain_of;
 use super::runs::{Pick, Runs, mean};
-use super::{ENFYS, Figure, Judgement, Verdict};
+use super::{ENFYS, Figure, Judgement, ON_LOCAL_DISK, Scale, Verdict};
 use crate::statistics::median;
 
 /// Maximum ratio of the latest tenth of calls to the earliest tenth.
@@ -18,8 +19,26 @@ const FAST: &str = "enfys-memory";
 const SLOW: &str = "enfys-disk-1994";
 /// Minimum ratio of the usual call on the fast server to that on the slow one, for the writer to count as slower.
 const SLOWER: f64 = 1.1;
+/// The same ratio in Figure 6: 127 to 105 µs.
+const SLIGHTLY_SLOWER: f64 = 1.21;
+/// Writes against the network in Table 1, without the lock: 140 and 38 MB/s, the smaller gain of both servers.
+const TABLE_GAIN: f64 = 3.7;
 
 pub(super) const FIGURES: &[Figure] = &[
+    Figure {
+        name: "2002:fig1",
+        title: "Throughput of write(2) by size of the file, on NFS and on the local disk",
+        finding: "Local files that fit into memory are written at its speed, those on NFS at that of network and server: 28 MB/s for \
+                  100 MB.",
+        plan: |scale| {
+            let sizes = scale.pick("'25MiB'", "'25MiB', '100MiB', '400MiB'", "'25MiB', '100MiB', '400MiB'");
+            format!(
+                "[matrix]\nversions = ['3']\noptions = ['caches=on']\n{ENFYS}{ON_LOCAL_DISK}[[workload]]\nname = 'stream-write'\n\
+                 set = {{ file-size = [{sizes}], io-size = '8KiB' }}\n"
+            )
+        },
+        judge: judge_local,
+    },
     Figure {
         name: "2002:fig2",
         title: "Latency of each write(2) of a 40 MB file",
@@ -48,17 +67,24 @@ pub(super) const FIGURES: &[Figure] = &[
         title: "Latency of each write(2) of a 30 MB file on a fast and on a slow server",
         finding: "A faster server makes the writer slower, because both want the kernel's lock: mean 149 µs on the fast and 113 µs on the \
                   slow server; 127 and 105 µs (Figure 6) when the lock is not held over a send.",
-        plan: |scale| {
-            let size = scale.pick("5MB", "30MB", "30MB");
-            let targets: String = [FAST, SLOW]
-                .map(|name| format!("[[target]]\nname = '{name}'\nserver = 'local:{name}'\n"))
-                .concat();
-            format!(
-                "[matrix]\nversions = ['3']\noptions = ['caches=on']\n{targets}[[workload]]\nname = 'stream-write'\n\
-                 set = {{ file-size = '{size}', io-size = '8KiB' }}\n"
-            )
-        },
+        plan: |scale| servers_plan(scale.pick("5MB", "30MB", "30MB")),
         judge: judge_servers,
+    },
+    Figure {
+        name: "2002:fig6",
+        title: "Latency of each write(2) of a 30 MB file, with less contention for the lock",
+        finding: "When the lock is not held over a send, the longest calls are shorter (381 to 292 µs), and the fast server's mean \
+                  is 127 µs, the slow one's 105 µs.",
+        plan: |scale| servers_plan(scale.pick("5MB", "30MB", "30MB")),
+        judge: judge_jitter,
+    },
+    Figure {
+        name: "2002:table1",
+        title: "Throughput of write(2) of a 5 MB file, and of the network",
+        finding: "A file is written at memory's speed to both servers: 140 MB/s, with the lock 115, where network and server have 38; \
+                  and 147, with the lock 138, where they have 26.",
+        plan: |_: Scale| servers_plan("5MB"),
+        judge: judge_table,
     },
     Figure {
         name: "2002:fig7",
@@ -85,6 +111,39 @@ fn plan_of(sizes: &str) -> String {
         "[matrix]\nversions = ['3', '4.1']\noptions = ['caches=on']\n{ENFYS}[[workload]]\nname = 'stream-write'\n\
          set = {{ file-size = {sizes}, io-size = '8KiB' }}\n"
     )
+}
+
+/// Returns the plan for a fast and a slow server.
+fn servers_plan(size: &str) -> String {
+    let targets: String =
+        [FAST, SLOW].map(|name| format!("[[target]]\nname = '{name}'\nserver = 'local:{name}'\n")).concat();
+    format!(
+        "[matrix]\nversions = ['3']\noptions = ['caches=on']\n{targets}[[workload]]\nname = 'stream-write'\n\
+         set = {{ file-size = '{size}', io-size = '8KiB' }}\n"
+    )
+}
+
+/// Judges whether writes to NFS wait for the server, which those to a local file do not.
+fn judge_local(runs: &Runs<'_>) -> Option<Judgement> {
+    let (mut gains, mut texts) = (Vec::new(), Vec::new());
+    for size in WITHIN_MEMORY {
+        let of = |target| {
+            let pick = Pick::default().target(target).with("file-size", size);
+            Some((runs.sample(&pick, "until_write_mb_per_s")?, runs.sample(&pick, "until_close_mb_per_s")?))
+        };
+        let Some((nfs, local)) = of("enfys").zip(of("local")) else { continue };
+        gains.push(nfs.0 / nfs.1);
+        texts.push(format!(
+            "{size}: NFS {:.0} until write, {:.0} until close, local {:.0} and {:.0}",
+            nfs.0, nfs.1, local.0, local.1
+        ));
+    }
+    let least = gains.into_iter().min_by(f64::total_cmp)?;
+    let ours = format!("MB/s {}", texts.join("; "));
+    if (1.2..1.5).contains(&least) {
+        return Some(Judgement::new(Verdict::NotSeen, ours, format!("{least:.2} times the server's rate")));
+    }
+    Some(conclude(runs, least < 1.2, ours, "calls do not wait for the server"))
 }
 
 fn judge_spikes(runs: &Runs<'_>) -> Option<Judgement> {
@@ -155,6 +214,52 @@ fn judge_servers(runs: &Runs<'_>) -> Option<Judgement> {
     let ours = format!("fast server: {}; slow one: {}", text(fast), text(slow));
     let is_seen = fast.1 > slow.1 * SLOWER;
     Some(conclude(runs, is_seen, ours, "no lock is held over a send"))
+}
+
+/// Judges the tails of both servers, without the first call, and that the fast one is hardly slower.
+fn judge_jitter(runs: &Runs<'_>) -> Option<Judgement> {
+    let of = |server| {
+        let pick = Pick::v3().target(server);
+        let number = |number: fn(&[f64]) -> Option<f64>| {
+            runs.samples(&pick, "write_us", |calls| number(calls.get(1..)?))
+        };
+        Some((number(mean)?, number(|calls| median(calls.to_vec()))?, number(tail)?))
+    };
+    let (fast, slow) = (of(FAST)?, of(SLOW)?);
+    let text = |(mean, usual, tail): (f64, f64, f64)| {
+        format!("mean {mean:.1} µs, median {usual:.1} µs, 99 % within {tail:.1} medians")
+    };
+    let slower = fast.1 / slow.1;
+    let is_seen = fast.2.max(slow.2) <= TAIL_MAX && slower <= SLIGHTLY_SLOWER;
+    let verdict = if is_seen { Verdict::Confirmed } else { Verdict::NotSeen };
+    let writes = |server| runs.request_count(&Pick::v3().target(server), Some("WRITE"));
+    let counter = format!(
+        "the usual call of the fast server takes {slower:.2} times that of the slow one; {:.0} and {:.0} WRITEs",
+        writes(FAST)?,
+        writes(SLOW)?
+    );
+    Some(Judgement::new(verdict, format!("fast server: {}; slow one: {}", text(fast), text(slow)), counter))
+}
+
+/// Judges whether both servers' files are written at memory's speed.
+fn judge_table(runs: &Runs<'_>) -> Option<Judgement> {
+    let of = |server| {
+        let pick = Pick::v3().target(server);
+        Some((runs.sample(&pick, "until_write_mb_per_s")?, runs.sample(&pick, "until_close_mb_per_s")?))
+    };
+    let (fast, slow) = (of(FAST)?, of(SLOW)?);
+    let (fast_gain, slow_gain) = (fast.0 / fast.1, slow.0 / slow.1);
+    let verdict =
+        if is_gain_of(fast_gain.min(slow_gain), TABLE_GAIN) { Verdict::Confirmed } else { Verdict::NotSeen };
+    let ours = format!(
+        "MB/s until write and until close: fast server {:.0} and {:.0}, slow one {:.0} and {:.1}",
+        fast.0, fast.1, slow.0, slow.1
+    );
+    let writes = runs.request_count(&Pick::v3().target(SLOW), Some("WRITE"))?;
+    let counter = format!(
+        "calls are {fast_gain:.1} and {slow_gain:.1} times as fast as network and server; {writes:.0} WRITEs to the slow server"
+    );
+    Some(Judgement::new(verdict, ours, counter))
 }
 
 fn judge_sizes(runs: &Runs<'_>) -> Option<Judgement> {
@@ -241,6 +346,47 @@ mod tests {
         assert_eq!(judge(149.0, 113.0), Verdict::Confirmed);
         assert_eq!(judge(3.0, 3.0), Verdict::Reversed);
         assert_eq!(judge(2.0, 3.0), Verdict::Reversed);
+    }
+
+    /// A result with the rates of a file of 25 MiB, and calls of which the last two of a hundred take `late` µs.
+    fn rated(target: &str, write: f64, close: f64, late: f64) -> RunResult {
+        let mut run = result(target, "3", 1, 100);
+        run.run.case.parameters.insert("file-size".to_owned(), crate::plan::Value::Text("25MiB".to_owned()));
+        let calls = [vec![10.0; 98], vec![late; 2]].concat();
+        for (name, values) in [
+            ("until_write_mb_per_s", vec![write]),
+            ("until_close_mb_per_s", vec![close]),
+            ("write_us", calls),
+        ] {
+            run.samples.insert(name.to_owned(), values);
+        }
+        // Fewer WRITEs than calls: this client writes behind.
+        let write = crate::result::RequestCounters { requests: 5, ..Default::default() };
+        run.requests.insert("WRITE".to_owned(), write);
+        run
+    }
+
+    #[test]
+    fn writes_that_wait_for_the_server_are_told_from_those_that_do_not() {
+        let judge = |write| {
+            verdict("2002:fig1", &[rated("enfys", write, 100.0, 10.0), rated("local", 1000.0, 900.0, 10.0)])
+        };
+        assert_eq!(judge(105.0), Verdict::Confirmed);
+        assert_eq!(judge(140.0), Verdict::NotSeen);
+        assert_eq!(judge(500.0), Verdict::Reversed);
+        assert_eq!(verdict("2002:fig1", &[rated("enfys", 105.0, 100.0, 10.0)]), Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn jitter_and_rates_of_two_servers_are_judged() {
+        let jitter =
+            |late| verdict("2002:fig6", &[rated(FAST, 500.0, 300.0, late), rated(SLOW, 500.0, 2.0, 10.0)]);
+        assert_eq!(jitter(20.0), Verdict::Confirmed);
+        assert_eq!(jitter(50.0), Verdict::NotSeen);
+        let table =
+            |write| verdict("2002:table1", &[rated(FAST, write, 100.0, 10.0), rated(SLOW, 500.0, 2.0, 10.0)]);
+        assert_eq!(table(240.0), Verdict::Confirmed);
+        assert_eq!(table(230.0), Verdict::NotSeen);
     }
 
     #[test]

@@ -21,8 +21,10 @@ pub struct Pick<'p> {
     pub delay_ms: Option<u64>,
     /// Threads of a client.
     pub threads: Option<u32>,
-    /// A parameter and its value.
-    pub parameter: Option<(&'p str, &'p str)>,
+    /// Clients.
+    pub clients: Option<u32>,
+    /// Parameters and their values.
+    pub parameters: [Option<(&'p str, &'p str)>; 2],
     /// The options of the client.
     pub options: Option<&'p str>,
 }
@@ -34,6 +36,10 @@ impl<'p> Pick<'p> {
 
     pub(super) fn v3() -> Self {
         Self { version: Some(NfsVersion::V3), ..Self::default() }
+    }
+
+    pub(super) fn v40() -> Self {
+        Self { version: Some(NfsVersion::V40), ..Self::default() }
     }
 
     pub(super) fn v41() -> Self {
@@ -52,8 +58,17 @@ impl<'p> Pick<'p> {
         Self { target: Some(target), ..self }
     }
 
+    pub(super) fn clients(self, clients: u32) -> Self {
+        Self { clients: Some(clients), ..self }
+    }
+
+    /// Adds a parameter; at most two.
     pub(super) fn with(self, name: &'p str, value: &'p str) -> Self {
-        Self { parameter: Some((name, value)), ..self }
+        let parameters = match self.parameters {
+            [None, _] => [Some((name, value)), None],
+            [first, _] => [first, Some((name, value))],
+        };
+        Self { parameters, ..self }
     }
 
     pub(super) fn options(self, options: &'p str) -> Self {
@@ -69,7 +84,8 @@ impl<'p> Pick<'p> {
             && self.version.is_none_or(|version| case.version == Some(version))
             && self.delay_ms.is_none_or(|delay| case.delay == Duration::from_millis(delay))
             && self.threads.is_none_or(|threads| case.threads == threads)
-            && self.parameter.is_none_or(has_parameter)
+            && self.clients.is_none_or(|clients| case.clients == clients)
+            && self.parameters.into_iter().flatten().all(has_parameter)
             && self.options.is_none_or(|options| case.options == options)
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher24;
 
+use super::client_options::{ClientOptions, LinkOptions};
 use super::file::{Caches, NfsVersion};
 use super::value::Value;
 use crate::units::time_text;
@@ -132,6 +133,14 @@ impl Run {
 }
 
 impl Case {
+    /// Returns the properties of the link that the client's options ask for; the plan has checked them.
+    #[must_use]
+    pub fn link(&self) -> LinkOptions {
+        ClientOptions::parse("nfs://localhost/", &self.options)
+            .map(|options| options.link)
+            .unwrap_or_default()
+    }
+
     /// Returns a readable name that is valid as a file name: `create-enfys-v4.1-10ms-t16-c5`.
     #[must_use]
     pub fn label(&self) -> String {

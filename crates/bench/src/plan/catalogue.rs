@@ -187,7 +187,13 @@ pub const WORKLOADS: &[Workload] = &[
         about: "clients have files open for reading, others open them for writing (Section 5.3)",
         parameters: &[
             count("files", "1000", "files, shared by all clients"),
-            count("holders", "1", "clients that have them open; all further clients open them for writing"),
+            count("holders", "1", "clients that have them open"),
+            Parameter {
+                name: "openers",
+                kind: Kind::Count(0, 10_000),
+                default: "0",
+                about: "clients that open them for writing, 0 for all further ones; the rest is idle",
+            },
         ],
     },
     Workload {

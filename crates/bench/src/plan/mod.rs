@@ -17,7 +17,7 @@ mod value;
 
 pub use self::case::{Case, Cold, Run, Target, TargetKind};
 pub use self::catalogue::{Kind, Parameter, WORKLOADS, Workload};
-pub use self::client_options::ClientOptions;
+pub use self::client_options::{ClientOptions, LinkOptions};
 pub use self::file::{Caches, NfsVersion};
 pub use self::options::PlanOptions;
 pub use self::requirements::{GANESHA, KNFSD, Machine, Requirement};

@@ -306,6 +306,13 @@ impl Resolver<'_> {
         let options = table.options.as_ref().map_or(lists.options.clone(), |list| self.options(Some(list)));
         let delays = table.delays.as_ref().map_or(lists.delays.clone(), |list| self.delays(Some(list)));
         self.check_lists(table, &target.kind, &versions, &delays);
+        let has_link = |options: &String| {
+            ClientOptions::parse("nfs://localhost/", options).is_ok_and(|options| !options.link.is_empty())
+        };
+        if matches!(target.kind, TargetKind::Remote { .. }) && options.iter().any(has_link) {
+            let at = table.options.as_ref().map_or(table.server.span(), Spanned::span);
+            self.error(&at, "`rate` and `tcp_buffer` apply to the links of local: servers only");
+        }
         Column { target, versions: versions.into_iter().map(Some).collect(), options, delays }
     }
 

@@ -148,7 +148,10 @@ pub(super) fn run_over_link(
         export: path.join("export"),
         is_prepared,
         metrics: address.metrics.map(|address| address.to_string()),
-        options: BTreeMap::from([("link".to_owned(), format!("packet link, round trip {delay}"))]),
+        options: BTreeMap::from([(
+            "link".to_owned(),
+            format!("packet link, round trip {delay}{}", run.case.link()),
+        )]),
         results: path.join("results"),
     };
     let job_path = path.join("job");
@@ -186,6 +189,7 @@ fn link_command(
     let server = format!("echo $$ > {pid_file}; exec {program} {} >{log} 2>&1", words.join(" "));
     let mut command = Command::new(&starting.program);
     command.args(["bench", "link", "--delay", &time_text(job.run.case.delay)]);
+    command.args(job.run.case.link().arguments());
     command.args(["--seed", &job.run.seed.to_string(), "--server", &server]);
     if needs_link(&job.server) {
         // A machine behind the server's end: the agent waits for it.

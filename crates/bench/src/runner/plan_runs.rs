@@ -129,7 +129,7 @@ impl Targets<'_> {
     fn run(&mut self, run: &Run, observer: &mut dyn Observer) -> Option<RunResult> {
         let name = &run.case.target.name;
         if let TargetKind::Local { server } = &run.case.target.kind
-            && (!run.case.delay.is_zero() || needs_link(server))
+            && (!run.case.delay.is_zero() || needs_link(server) || !run.case.link().is_empty())
         {
             let Settings { starting, interrupted, .. } = self.settings;
             let done = run_over_link(run, server, self.plan, starting, interrupted);

@@ -143,7 +143,7 @@ impl Server {
     }
 
     fn config(&self, machine: Caller) -> Config {
-        let ClientOptions { url, slots, v3_calls, caches } = &self.options;
+        let ClientOptions { url, slots, v3_calls, caches, link: _ } = &self.options;
         let timeout = url.options.timeout_deciseconds;
         let timeout = timeout.map_or(TIMEOUT, |tenths| Duration::from_millis(u64::from(tenths) * 100));
         let retries = Some(url.options.retransmissions.unwrap_or(RETRIES));

@@ -17,6 +17,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub struct Recall {
     files: u64,
     holders: u32,
+    /// Clients that open them for writing.
+    openers: u32,
     /// Threads of openers that are not done.
     opening: AtomicU32,
 }
@@ -30,8 +32,14 @@ impl Workload for Recall {
     const KEEPS_FILES: bool = true;
 
     fn new(parameters: &Parameters<'_>) -> Self {
-        let holders = u32::try_from(parameters.count("holders")).unwrap_or(u32::MAX);
-        Self { files: parameters.count("files"), holders, opening: AtomicU32::new(0) }
+        let number = |name| u32::try_from(parameters.count(name)).unwrap_or(u32::MAX);
+        let openers = if number("openers") == 0 { u32::MAX } else { number("openers") };
+        Self {
+            files: parameters.count("files"),
+            holders: number("holders"),
+            openers,
+            opening: AtomicU32::new(0),
+        }
     }
 
     async fn prepare<F: Files>(&self, files: &F, who: Who) -> Result<(), Fault> {
@@ -47,7 +55,14 @@ impl Workload for Recall {
     }
 
     async fn work<F: Files>(&self, task: &Task<F>) -> Result<(), Fault> {
-        if task.who.client < self.holders { self.hold(task).await } else { self.open(task).await }
+        match task.who.client {
+            client if client < self.holders => self.hold(task).await,
+            client if client - self.holders < self.openers => self.open(task).await,
+            _ => {
+                task.ready().await;
+                Ok(())
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod agents;
 mod link;
+mod papers;
 mod reports;
 mod runs;
 mod servers;

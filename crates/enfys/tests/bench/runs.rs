@@ -582,7 +582,18 @@ fn a_delay_is_carried_by_a_packet_link() {
 fn workloads_and_figures_are_listed() {
     assert!(printed(&bench(&["list"])).contains("\ncreate "));
     assert!(printed(&bench(&["list", "create"])).contains("files  10000  files of each client"));
-    assert!(printed(&bench(&["paper", "--list"])).contains("2015:fig8"));
+    let figures = printed(&bench(&["paper", "--list", "--quick"]));
+    let planned = |name: &str| {
+        let line = figures.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_whitespace().nth(1).unwrap_or_default().to_owned()
+    };
+    let (minutes, _) = planned("all")
+        .split_once(':')
+        .map(|(minutes, seconds)| (minutes.to_owned(), seconds.to_owned()))
+        .unwrap();
+    assert!(minutes.parse::<u32>().unwrap() < 5, "{figures}");
+    assert!(planned("2015:fig8").starts_with("0:"), "{figures}");
+    assert_eq!(planned("2015:fig9"), "with", "the runs of 2015:fig8: {figures}");
 }
 
 #[test]

@@ -261,3 +261,16 @@ fn three_rounds_are_few() {
     assert!(plan(PLAN).advice().unwrap().contains("at least 6"));
     assert_eq!(plan(&with("rounds = 3", "rounds = 6")).advice(), None);
 }
+
+#[test]
+fn only_servers_that_the_bench_starts_have_a_link() {
+    let local = plan(&with("\"local:enfys\"", "\"local:enfys\"\noptions = [\"rate=1gbit\"]"));
+    assert!(local.cases.iter().any(|case| case.link().bits_per_second == Some(1_000_000_000)));
+    let remote = with("\"local:enfys\"", "\"nfs://host/x\"\ndelays = [\"0\"]\noptions = [\"rate=1gbit\"]");
+    let why = errors(&remote);
+    assert!(
+        why.iter()
+            .any(|why| why.contains("`rate` and `tcp_buffer` apply to the links of local: servers only")),
+        "{why:?}"
+    );
+}

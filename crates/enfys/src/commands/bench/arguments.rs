@@ -487,7 +487,7 @@ pub struct PaperArguments {
     /// A figure, or the beginning of its name [default: all]
     #[arg(value_name = "FIGURE")]
     pub figure: Option<String>,
-    /// Show the figures, and run nothing
+    /// Show the figures with their planned times, and run nothing
     #[arg(long)]
     pub list: bool,
     /// Sizes and times of seconds, and one round
