@@ -40,7 +40,7 @@ pub fn write(out: &mut impl Write, entries: &[Entry<'_>], scale: Scale) -> fmt::
     writeln!(out, "{scaled} Only findings are judged; the papers' machines were others.\n")?;
     writeln!(
         out,
-        "Delay is carried by a packet link between two kernels' TCP on this machine, without a limit of its rate.\n"
+        "Delay is carried by a packet link between two kernels' TCP on this machine, without a limit of its rate unless a figure says so.\n"
     )?;
     writeln!(out, "{}\n", counted(entries))?;
     writeln!(out, "| figure | subject | the paper | here | verdict | counter |\n|---|---|---|---|---|---|")?;

@@ -257,14 +257,17 @@ fn the_mail_server_grows_with_clients() {
 #[test]
 fn delegations_help_the_web_server_with_one_thread() {
     let judge = |delegated, many| {
-        let of = |version, threads, delegations, count| {
-            let mut run = with(version, count, 0, "");
+        let of = |version, threads, options, count| {
+            let mut run = with(version, count, 0, options);
             run.run.case.threads = threads;
-            set(&mut run, "delegations", Value::Boolean(delegations));
             run
         };
-        let one = [of("3", 1, true, 6000), of("4.1", 1, false, 1800), of("4.1", 1, true, delegated)];
-        let sixteen = [of("4.1", 16, false, 10_000), of("4.1", 16, true, many)];
+        let one = [
+            of("3", 1, DELEGATED, 6000),
+            of("4.1", 1, NOT_DELEGATED, 1800),
+            of("4.1", 1, DELEGATED, delegated),
+        ];
+        let sixteen = [of("4.1", 16, NOT_DELEGATED, 10_000), of("4.1", 16, DELEGATED, many)];
         verdict("2015:fig17", &[&one[..], &sixteen[..]].concat())
     };
     assert_eq!(judge(13_700, 10_300), Verdict::Confirmed);
