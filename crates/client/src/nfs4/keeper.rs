@@ -76,8 +76,8 @@ struct Current {
     registration: Registration,
     state: SessionState,
     waiting: Vec<Waker>,
-    /// The number of attempts to replace a session that found no server, and the error of the last one.
-    unreachable: (u64, CallError),
+    /// The number of attempts to replace a session that found no server or only wrong replies, and the error of the last one.
+    failed: (u64, OpError),
 }
 
 impl Current {
@@ -122,7 +122,7 @@ impl Nfs4 {
             Setup { engine: &engine, connection, config: &config, minor_version, flags, is_taking_over };
         let (registration, session) = setup.first_session(&connections).await?;
         let (state, waiting) = (SessionState::Ready(session), Vec::new());
-        let current = Current { registration, state, waiting, unreachable: (0, CallError::TimedOut) };
+        let current = Current { registration, state, waiting, failed: (0, CallError::TimedOut.into()) };
         let (current, lease) = (Mutex::new(current), Mutex::new(LEASE_DEFAULT));
         Ok(Self {
             engine,
@@ -251,7 +251,7 @@ impl Nfs4 {
     /// # Errors
     /// The reason why there will be none, or, for a soft mount (nfs(5)), the error of a failed attempt to create one.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, OpError> {
-        let failures_before = self.current.lock().unreachable.0;
+        let failures_before = self.current.lock().failed.0;
         poll_fn(|context| {
             let mut current = self.current.lock();
             match &current.state {
@@ -264,8 +264,8 @@ impl Nfs4 {
             if self.engine.is_shut_down() {
                 return Poll::Ready(Err(OpError::Call(CallError::Closed)));
             }
-            if current.unreachable.0 > failures_before {
-                return Poll::Ready(Err(OpError::Call(current.unreachable.1.clone())));
+            if current.failed.0 > failures_before {
+                return Poll::Ready(Err(current.failed.1.clone()));
             }
             if !current.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
                 current.waiting.push(context.waker().clone());
@@ -410,14 +410,18 @@ impl Nfs4 {
         current.wake_all();
     }
 
-    /// Fails the compounds of a soft mount that wait for a session, if an attempt to create one has found no server.
+    /// Fails the compounds of a soft mount that wait for a session, if an attempt to create one has found no server, or one whose
+    /// replies are wrong.
     fn fail_waiting(&self, error: OpError) {
-        let OpError::Call(error @ (CallError::Unreachable(_) | CallError::TimedOut)) = error else { return };
-        if self.config.retry.retries.is_none() {
+        let is_final = match &error {
+            OpError::Call(CallError::Unreachable(_) | CallError::TimedOut | CallError::Rpc(_)) => true,
+            error => matches!(error, OpError::BadReply(_)),
+        };
+        if !is_final || self.config.retry.retries.is_none() {
             return;
         }
         let mut current = self.current.lock();
-        current.unreachable = (current.unreachable.0 + 1, error);
+        current.failed = (current.failed.0 + 1, error);
         current.wake_all();
     }
 

@@ -8,11 +8,13 @@ use client::attributes::SetAttributes;
 use client::config::Version;
 use client::delegations::DelegationCounts;
 use client::errno::Errno;
+use client::error::OpError;
+use client::fs::inode::{Inode, OpenFlags};
 use client::fs::{File, FileSystem, OpenOptions};
 use client::locks::{LockKind, LockOwner, LockRange};
 use client::many::NewFile;
 use client::results::OpenMode;
-use protocol::nfs4::types::OpNum;
+use protocol::nfs4::types::{OpNum, Status};
 
 use crate::world::{LEASE, Peer, World, root};
 
@@ -353,4 +355,29 @@ fn files_that_are_written_together_leave_no_delegations() {
     });
     assert!(peer.count(OpNum::DELEGRETURN) > 0, "the server grants some unasked");
     assert_eq!((world.server().counts().opens, world.server().counts().delegations), (0, 0));
+}
+
+#[test]
+fn a_name_by_which_a_file_can_no_longer_be_opened_is_looked_up_again() {
+    let world = World::new();
+    make(&world, b"removed", b"");
+    make(&world, b"renamed", b"text");
+    let (fs, _) = world.mounted_undelegated(Version::V40);
+    let (other, _) = world.mounted(Version::V42);
+    let top = fs.mounted().root();
+    let lookup = |name: &'static [u8]| world.run(top.lookup(&root(), name)).map(|(inode, _)| inode);
+    let (removed, renamed) = (lookup(b"removed").unwrap(), lookup(b"renamed").unwrap());
+    world.run(other.unlink(b"removed")).unwrap();
+    world.run(other.rename(b"renamed", b"new")).unwrap();
+    let opened = |inode: &Inode| world.run(inode.open(&root(), OpenFlags::READ));
+    for inode in [&removed, &renamed] {
+        // The kernel looks the name up again then (ESTALE).
+        assert_eq!(opened(inode).unwrap_err(), OpError::Status(Status::STALE));
+    }
+    for name in [b"removed", b"renamed"] {
+        assert_eq!(lookup(name).unwrap_err(), OpError::Status(Status::NOENT));
+    }
+    // The file is the same under its new name.
+    assert_eq!(lookup(b"new").unwrap(), renamed);
+    assert!(opened(&renamed).is_ok());
 }

@@ -337,6 +337,36 @@ fn a_server_that_delays_sequence_for_ever_fails_a_soft_mount() {
     assert_eq!(link.run(client.close()), Ok(()));
 }
 
+#[test]
+fn a_soft_mount_gives_up_if_all_replies_are_wrong() {
+    for version in VERSIONS {
+        let link = Link::new();
+        let retry = RetryPolicy { retries: Some(2), ..RetryPolicy::default() };
+        let client = link.connect(Config { version: Some(version), retry, ..config_41() }).unwrap();
+        let caller = root();
+        let top = link.run(client.mount(&caller, &[b"export"])).unwrap().handle;
+        link.answer(|call| {
+            let Answer::Reply(reply) = results(call, Status::OK, vec![]) else { unreachable!() };
+            Answer::Reply(reply.slice(..RPC_HEADER))
+        });
+        let kept = client.clone();
+        let lookup = Box::pin(client.lookup(&caller, top, b"name"));
+        let Either::Left((outcome, _)) = link.run(select(lookup, Box::pin(kept.run()))) else {
+            panic!("the client runs until it is closed")
+        };
+        let error = outcome.unwrap_err();
+        let is_wrong_reply = matches!(error, OpError::Call(CallError::Rpc(_)) | OpError::BadReply(_));
+        assert!(is_wrong_reply, "{version:?}: {error:?}");
+        // The next session is good.
+        link.answer(|_| Answer::Serve);
+        let lookup = Box::pin(client.lookup(&caller, top, b"name"));
+        let Either::Left((outcome, _)) = link.run(select(lookup, Box::pin(kept.run()))) else {
+            panic!("the client runs until it is closed")
+        };
+        assert_eq!(outcome, Err(OpError::Status(Status::NOENT)), "{version:?}");
+    }
+}
+
 /// Returns a CB_COMPOUND with CB_SEQUENCE of this session, and a recall.
 fn recall(xid: u32, session_id: [u8; 16]) -> Bytes {
     let sequence = CbSequenceArgs {

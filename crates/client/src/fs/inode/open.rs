@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use protocol::nfs4::types::Status;
 
 use super::Inode;
+use super::attributes::is_stale;
 use super::hidden_name::HiddenName;
 use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::cache::attributes::Started;
@@ -110,7 +111,12 @@ impl Inode {
         let name = name.as_ref().map(|(directory, name)| (*directory, &name[..]));
         let started = self.mount.start();
         let opened = self.client().open_handle(caller, self.handle(), name, flags.mode).await;
-        let opened = opened.inspect_err(|error| self.forget_if_stale(error))?;
+        let opened = opened.inspect_err(|error| {
+            if is_stale(error) {
+                self.forget_known_name();
+            }
+            self.forget_if_stale(error);
+        })?;
         self.forget_if_changing(&opened.object.attributes);
         Ok(OpenFile::new(self.clone(), caller.clone(), flags, opened, Some(started)))
     }
@@ -143,6 +149,15 @@ impl Inode {
         let object = Object { handle: self.handle(), attributes };
         let opened = Opened { object, state: OpenState::default(), directory: None, delegation: None };
         Ok(Some(OpenFile::new(self.clone(), caller.clone(), flags, opened, None)))
+    }
+
+    /// Has the name under which this object was found looked up again. Version 4.0 opens by that name, which may have gone while the
+    /// object exists.
+    fn forget_known_name(&self) {
+        let Some((directory, name)) = self.node.opens.lock().name.take() else { return };
+        let mut state = self.mount.shared.state.lock();
+        state.metadata.directories.invalidate(directory);
+        state.metadata.names.forget(directory, &name);
     }
 
     /// Returns a directory and a name under which this object was found.
