@@ -1,20 +1,13 @@
 //! Servers and mounts that end, in order or not.
 
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
-    Mounted, Server, VERSIONS, await_that, can_mount, foreground, is_mounted, run, sh, shell,
+    Mounted, Server, VERSIONS, await_that, can_mount, foreground, is_mounted, run, sh, shell, waits,
 };
-
-/// Returns whether a thread waits in the kernel for an answer of FUSE.
-fn waits(child: &Child) -> bool {
-    let wchan = std::fs::read_to_string(format!("/proc/{}/wchan", child.id()));
-    wchan.is_ok_and(|place| place.contains("fuse") || place.contains("request_wait"))
-}
 
 #[test]
 fn a_program_continues_after_the_server_was_killed_and_restarted() {
@@ -55,34 +48,6 @@ assert all(open(name, 'rb').read() == data for name in ('big', 'direct'))\"";
         mounted.send_all();
         sh(&server.export(), check);
         mounted.end();
-    }
-}
-
-#[test]
-fn a_program_that_waits_for_a_dead_server_can_be_killed() {
-    if !can_mount() {
-        return;
-    }
-    for version in VERSIONS {
-        let mut server = Server::start();
-        let mounted = Mounted::new(&server, version, &["-o", "noac"]);
-        mounted.sh("echo text > f; mkdir d");
-        server.kill();
-        for script in ["exec cat @/f", "exec ls @/d", "echo more >> @/f", "exec mkdir @/e", "exec rm @/f"] {
-            let mut program = Command::new("sh");
-            program.args(["-c", &script.replace('@', mounted.path.to_str().expect("text"))]);
-            program.stdout(Stdio::null()).stderr(Stdio::null());
-            let mut child = program.spawn().expect("a shell");
-            await_that("it waits for the server", || waits(&child));
-            // A harmless signal first: the kernel sends only one INTERRUPT.
-            kill_process(Pid::from_child(&child), Signal::CHILD).expect("a living child");
-            std::thread::sleep(Duration::from_millis(50));
-            child.kill().expect("a living child");
-            await_that("a killed program ends", || child.try_wait().expect("a child").is_some());
-            assert_eq!(child.wait().expect("a child").signal(), Some(9), "{version}: {script}");
-        }
-        assert!(run(&["umount", "--force", mounted.path.to_str().unwrap()]).status.success());
-        assert!(!is_mounted(&mounted.path));
     }
 }
 
@@ -165,4 +130,20 @@ fn a_mount_whose_process_was_killed_is_unmounted_like_any_other() {
     assert!(text.contains("a FUSE mount whose process is gone; run `umount "), "{text}");
     assert!(run(&["umount", directory]).status.success());
     assert!(!is_mounted(top.path()));
+}
+
+#[test]
+fn the_server_has_all_data_when_enfys_umount_returns() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        let mounted = Mounted::new(&server, version, &[]);
+        // Under a delegation, closing sends nothing.
+        let sums =
+            mounted.sh("for f in $(seq 20); do head -c 1000000 /dev/urandom > f$f; done; sha256sum f*");
+        mounted.end();
+        assert_eq!(sh(&server.export(), "sha256sum f*"), sums, "{version}");
+    }
 }

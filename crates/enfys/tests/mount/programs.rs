@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
+use crate::stats::{count, stats};
 use crate::support::{Mounted, Server, VERSIONS, await_that, can_mount, sh, shell};
 
 #[test]
@@ -125,6 +126,40 @@ print(c.execute('pragma integrity_check').fetchone()[0], c.execute('select count
         let output = mounted.sh(&format!("python3 -c \"{script}\"; rm db"));
         assert_eq!(output, "ok (50, 1225)\n", "{version}");
         mounted.end();
+    }
+}
+
+#[test]
+fn two_processes_on_two_mounts_share_a_database() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        let (one, two) = (Mounted::new(&server, version, &[]), Mounted::new(&server, version, &[]));
+        one.sh("python3 -c \"import sqlite3; c = sqlite3.connect('db'); c.execute('create table t(writer, n, unique(writer, n))')\"");
+        let writer = |number: usize| {
+            let script = format!(
+                "import sqlite3
+c = sqlite3.connect('db', timeout=60)
+for n in range(40):
+    with c: c.execute('insert into t values(?, ?)', ({number}, n))"
+            );
+            format!("exec python3 -c \"{script}\"")
+        };
+        let writers = [(&one, 1), (&two, 2), (&one, 3)];
+        let children = writers.map(|(mounted, n)| shell(&mounted.path, &writer(n)).spawn().expect("a shell"));
+        for mut child in children {
+            assert!(child.wait().expect("a child").success(), "{version}");
+        }
+        let shown = "import sqlite3; c = sqlite3.connect('db'); print(c.execute('pragma integrity_check').fetchone()[0],
+            c.execute('select writer, count(*), sum(n) from t group by writer order by writer').fetchall())";
+        let expected = "ok [(1, 40, 780), (2, 40, 780), (3, 40, 780)]\n";
+        for mounted in [one, two] {
+            assert_eq!(mounted.sh(&format!("python3 -c \"{shown}\"")), expected, "{version}");
+            mounted.end();
+        }
+        assert_eq!(sh(&server.export(), "ls"), "db\n", "{version}: a journal is left");
     }
 }
 
@@ -283,6 +318,8 @@ assert os.pread(c, 1 << 20, 0) == os.pread(d, 1 << 20, 0)";
     mounted.send_all();
     let there = "import os; print(os.listxattr('f'), os.getxattr('f', 'user.a'), os.stat('copy').st_size)";
     let shown = sh(&server.export(), &format!("python3 -c \"{there}\"; cmp f copy"));
+    // The kernel would copy by itself otherwise.
+    assert!(count(&stats(&mounted.path), "COPY", "requests") >= 1, "the server copies");
     assert_eq!(shown, "['user.a'] b'one' 1048576\n");
     mounted.end();
 }

@@ -15,7 +15,7 @@ pub(crate) const ENFYS: &str = env!("CARGO_BIN_EXE_enfys");
 /// Longest wait for an event; far above the usual time.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Versions of which mounts are tested.
-pub(crate) const VERSIONS: [&str; 4] = ["2", "3", "4.1", "4.2"];
+pub(crate) const VERSIONS: [&str; 5] = ["2", "3", "4.0", "4.1", "4.2"];
 
 /// Returns whether this machine can mount, and prints why it cannot.
 pub(crate) fn can_mount() -> bool {
@@ -39,6 +39,12 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < TIME_LIMIT, "{what}");
         sleep(Duration::from_millis(10));
     }
+}
+
+/// Returns whether a thread waits in the kernel for an answer of FUSE.
+pub(crate) fn waits(child: &Child) -> bool {
+    let wchan = std::fs::read_to_string(format!("/proc/{}/wchan", child.id()));
+    wchan.is_ok_and(|place| place.contains("fuse") || place.contains("request_wait"))
 }
 
 /// A server of a directory, which can be killed and started again.
@@ -103,6 +109,11 @@ impl Server {
     /// Returns the directory that it serves.
     pub(crate) fn export(&self) -> PathBuf {
         self.dir.path().join("export")
+    }
+
+    /// Returns the address at which it listens.
+    pub(crate) fn address(&self) -> (&'static str, u16) {
+        ("127.0.0.1", self.port)
     }
 
     /// Returns the URL of a path of the server.
