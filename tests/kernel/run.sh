@@ -22,9 +22,25 @@ clear_away() {
 }
 trap clear_away EXIT
 started=$(kernel_complaints)
+# With `--set RESTARTS=SECONDS`, the server is killed and started again that often while the test runs.
+if [ -n "${RESTARTS:-}" ]; then
+    (
+        number=0
+        trap 'echo "$number restarts"' EXIT
+        trap 'exit 0' TERM
+        while sleep "$RESTARTS"; do
+            server restart >/dev/null
+            number=$((number + 1))
+        done
+    ) & restarting=$!
+fi
 # shellcheck disable=SC1090
 . "$TESTS_DIR/$TEST.sh"
 cd /
+if [ -n "${RESTARTS:-}" ]; then
+    kill "$restarting"
+    wait "$restarting" || true
+fi
 sync
 for mounted in $(our_mounts); do umount "$mounted"; done
 rm -rf "/run/tmp/$TEST"

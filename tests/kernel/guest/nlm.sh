@@ -1,7 +1,7 @@
 # test: locks of version 3 by NLM exclude a version 4.1 client's, waiters are called, and locks are reclaimed after the server was killed
 # versions: 3
 # backends: local
-# limit: 300
+# limit: 600
 mount_locking /run/nlm
 VERSION=4.1 mount_other
 three=/run/nlm/${D##*/} four=/run/other/${D##*/}
