@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::nfs4::types::Status;
 use protocol::{nfs2, nfs3, nfs4, nfsacl, nlm};
 
 use crate::acl::Acl;
@@ -496,9 +495,4 @@ fn operation_name(label: Label) -> String {
         _ => None,
     };
     known.map_or_else(|| format!("{program}.{version}.{number}"), str::to_owned)
-}
-
-/// Returns whether an error means that a name does not exist.
-pub(crate) fn is_missing(error: &OpError) -> bool {
-    matches!(error, OpError::Status(Status::NOENT))
 }

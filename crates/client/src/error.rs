@@ -67,6 +67,16 @@ impl From<Status> for OpError {
 }
 
 impl OpError {
+    /// Returns whether an object no longer exists: its name may now refer to another one.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Status(Status::STALE | Status::BADHANDLE | Status::FHEXPIRED))
+    }
+
+    /// Returns whether a name does not exist.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Status(Status::NOENT))
+    }
+
     /// Returns the error number for a program.
     #[must_use]
     pub fn errno(&self) -> Errno {

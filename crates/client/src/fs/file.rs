@@ -105,7 +105,7 @@ impl FileSystem {
         for _ in 0..40 {
             let (object, _) = match parent.lookup(self.caller(), &name).await {
                 Ok(found) => found,
-                Err(error) if crate::client::is_missing(&error) => return Ok((parent, name)),
+                Err(error) if error.is_missing() => return Ok((parent, name)),
                 Err(error) => return Err(error),
             };
             if object.kind() != FileKind::Symlink {

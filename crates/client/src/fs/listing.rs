@@ -137,7 +137,7 @@ impl FileSystem {
                 (Ok(object), Ok(listing)) => listing.entries[*number].object = Some(object),
                 // An entry that is on another server cannot be used here.
                 (Err(OpError::Status(Status::MOVED)), _) => {}
-                (Err(error), listing @ Ok(_)) if !crate::client::is_missing(&error) => *listing = Err(error),
+                (Err(error), listing @ Ok(_)) if !error.is_missing() => *listing = Err(error),
                 _ => {}
             }
         }

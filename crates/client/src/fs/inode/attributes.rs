@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::nfs4::types::Status;
 
 use super::{Inode, OpenFile};
 use crate::attributes::{Attributes, Changed, FileKind, SetAttributes, SetTime};
@@ -146,7 +145,7 @@ impl Inode {
 
     /// Expires this object's attributes if the server has reported that the object no longer exists.
     pub(super) fn forget_if_stale(&self, error: &OpError) {
-        if is_stale(error) {
+        if error.is_stale() {
             self.expire();
         }
     }
@@ -255,9 +254,4 @@ impl Inode {
     pub async fn stat_fs(&self, caller: &Caller) -> Result<FsStat, OpError> {
         self.client().fs_stat(caller, self.handle()).await
     }
-}
-
-/// Returns whether an error means that an object no longer exists: its name may now refer to another one.
-pub(super) fn is_stale(error: &OpError) -> bool {
-    matches!(error, OpError::Status(Status::STALE | Status::BADHANDLE | Status::FHEXPIRED))
 }

@@ -2,7 +2,6 @@
 
 use protocol::nfs4::types::Status;
 
-use super::attributes::is_stale;
 use super::{Inode, OpenFile, OpenFlags};
 use crate::attributes::{Attributes, Before, Changed, FileKind, SetAttributes};
 use crate::cache::FileId;
@@ -63,7 +62,7 @@ impl Inode {
                 inode.node.opens.lock().note_name(self.id(), name);
                 Ok(Some((inode, attributes)))
             }
-            Err(error) if is_stale(&error) => {
+            Err(error) if error.is_stale() => {
                 self.mount.shared.state.lock().metadata.names.forget(self.node.id, name);
                 Ok(None)
             }

@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 use protocol::nfs4::types::Status;
 
 use super::Inode;
-use super::attributes::is_stale;
 use super::hidden_name::HiddenName;
 use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::cache::attributes::Started;
@@ -112,7 +111,7 @@ impl Inode {
         let started = self.mount.start();
         let opened = self.client().open_handle(caller, self.handle(), name, flags.mode).await;
         let opened = opened.inspect_err(|error| {
-            if is_stale(error) {
+            if error.is_stale() {
                 self.forget_known_name();
             }
             self.forget_if_stale(error);

@@ -7,7 +7,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::access::AccessCache;
-use super::attributes::is_stale;
 use super::table::Table;
 use super::{Inode, Mount, Shared};
 use crate::attributes::{Attributes, Changed, FileKind, Timestamp};
@@ -287,7 +286,7 @@ impl Change {
         if !is_refused {
             self.give_back();
         }
-        if is_stale(error) {
+        if error.is_stale() {
             self.shared.state.lock().metadata.attributes.expire(self.file);
         }
         self.end(if is_refused { None } else { Some(Changed::default()) });

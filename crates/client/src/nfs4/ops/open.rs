@@ -14,7 +14,6 @@ use super::super::session::{Session, Unexecuted};
 use super::super::statuses::{Recovery, recovery};
 use super::super::wire::put;
 use crate::attributes::{Attributes, SetAttributes, SetTime};
-use crate::client::is_missing;
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::locks::LockRange;
@@ -121,7 +120,8 @@ impl Nfs4 {
         let set = SetAttributes::default();
         let opened = self.open(caller, directory, name, mode, Creation::No, &set).await;
         // The file may exist under another name, which is to be looked up.
-        let renamed = |error| if is_missing(&error) { OpError::Status(Status::STALE) } else { error };
+        let renamed =
+            |error: OpError| if error.is_missing() { OpError::Status(Status::STALE) } else { error };
         let opened = opened.map_err(renamed)?;
         if opened.object.handle != handle {
             self.close_file(caller, opened.object.handle, &opened.state).await?;
