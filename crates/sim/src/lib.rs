@@ -24,6 +24,7 @@ pub mod nfs2;
 pub mod nlm;
 mod notices;
 mod peer;
+mod raw_xdr;
 mod reclaims;
 pub mod rng;
 pub mod rquota;

@@ -18,7 +18,9 @@ use server::{
     Server, Settings, Squash, Transport, Versions,
 };
 use vfs::{Backend, MemFs, MemOptions, Timestamp};
-use xdr::{Decode, DecodeError, Encode, Opaque, Reader, Writer};
+use xdr::{Opaque, Writer};
+
+use crate::raw_xdr::{Raw, Rest, decoded};
 
 /// Maximum number of calls.
 const MAX_CALLS: usize = 256;
@@ -159,28 +161,6 @@ impl Client {
         };
         assert!(status.name().is_some(), "{procedure:?}: {status:?} is not in RFC 1094");
         if status == Stat::OK { self.played.succeeded += 1 } else { self.played.failed += 1 }
-    }
-}
-
-fn decoded<T: Decode>(results: Bytes) -> T {
-    xdr::from_bytes(results).expect("the results and no bytes after them")
-}
-
-/// Arguments that are bytes already.
-struct Raw<'a>(&'a [u8]);
-
-impl Encode for Raw<'_> {
-    fn encode(&self, writer: &mut Writer) {
-        writer.raw(self.0);
-    }
-}
-
-/// Results as bytes.
-struct Rest(Bytes);
-
-impl Decode for Rest {
-    fn decode(reader: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(Self(reader.rest()))
     }
 }
 

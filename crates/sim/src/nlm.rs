@@ -22,7 +22,9 @@ use server::{
 use vfs::{
     Backend, Context as Caller, Create, CreateMode, Credentials, MemFs, MemOptions, SetAttributes, Timestamp,
 };
-use xdr::{Decode, DecodeError, Encode, Opaque, Reader, Writer};
+use xdr::{Encode, Opaque, Writer};
+
+use crate::raw_xdr::{Raw, Rest, decoded};
 
 /// Maximum number of steps.
 const MAX_STEPS: usize = 256;
@@ -429,28 +431,6 @@ fn object<const MAX: usize>(bytes: &[u8]) -> Opaque<MAX> {
 
 fn encoded(value: &impl Encode) -> Vec<u8> {
     xdr::to_bytes(value).to_vec()
-}
-
-fn decoded<T: Decode>(results: Bytes) -> T {
-    xdr::from_bytes(results).expect("the results and no bytes after them")
-}
-
-/// Arguments that are bytes already.
-struct Raw<'a>(&'a [u8]);
-
-impl Encode for Raw<'_> {
-    fn encode(&self, writer: &mut Writer) {
-        writer.raw(self.0);
-    }
-}
-
-/// Results as bytes.
-struct Rest(Bytes);
-
-impl Decode for Rest {
-    fn decode(reader: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(Self(reader.rest()))
-    }
 }
 
 #[cfg(test)]

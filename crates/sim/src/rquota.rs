@@ -15,7 +15,9 @@ use server::{
     Server, Settings, Squash, Transport,
 };
 use vfs::{MemFs, MemOptions, Timestamp};
-use xdr::{Decode, DecodeError, Encode, Reader, Writer};
+use xdr::Writer;
+
+use crate::raw_xdr::{Raw, Rest};
 
 /// Maximum number of calls.
 const MAX_CALLS: usize = 64;
@@ -106,24 +108,6 @@ fn handle(server: &Server, record: Bytes) -> Bytes {
     };
     assert_eq!(outcome.disposition, Disposition::Reply);
     reply.into_bytes()
-}
-
-/// Bytes as they are.
-struct Raw<'a>(&'a [u8]);
-
-impl Encode for Raw<'_> {
-    fn encode(&self, writer: &mut Writer) {
-        writer.raw(self.0);
-    }
-}
-
-/// All bytes that are left.
-struct Rest(Bytes);
-
-impl Decode for Rest {
-    fn decode(reader: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(Self(reader.rest()))
-    }
 }
 
 #[cfg(test)]

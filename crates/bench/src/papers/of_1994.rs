@@ -101,7 +101,7 @@ fn basic_plan(_: Scale) -> String {
     )
 }
 
-/// Compares the sums of all requests, as Table 1 has them, and tells those of each procedure, as Figure 4 does.
+/// Compares the sums of all requests, as Table 1 has them, and prints those of each procedure, as Figure 4 does.
 fn judge_basic(runs: &Runs<'_>) -> Option<Judgement> {
     let versions = [("v2", Pick::v2()), ("v3", Pick::v3())];
     let [v2, v3] = [Pick::v2(), Pick::v3()].map(|pick| runs.request_count(&pick, None));
@@ -130,7 +130,7 @@ fn find_plan(scale: Scale) -> String {
     )
 }
 
-/// Compares the numbers of requests, and tells those of each procedure and the bytes, as Table 2 does.
+/// Compares the numbers of requests, and prints those of each procedure and the bytes, as Table 2 does.
 fn judge_find(runs: &Runs<'_>) -> Option<Judgement> {
     let series = [
         ("v2", Pick::v2().options(PLUS)),

@@ -110,7 +110,7 @@ Examples:
   enfys bench trace import load.pcap load.trace
   enfys bench trace replay load.trace --target nfs://server/export
 
-Clients are told apart by their addresses. A capture has what the caches of its clients let through, so a replay without caches \
+Each address is a client. A capture has only the requests that the clients' caches did not answer, so a replay without caches \
 (the default) sends about the same requests. Handles get the paths with which LOOKUP, OPEN, CREATE and listings show them, others \
 names as unknown-00001. Capture packets whole: calls may be missing otherwise. Calls with integrity or \
 privacy of Kerberos are counted, and not decoded. A damaged capture is imported as far as it can be read; the status is 1 then.";

@@ -13,7 +13,7 @@ use super::control::client::ask;
 use super::control::protocol::{Command, Reply};
 use super::table;
 
-/// Time after which a user is told why the command has not ended.
+/// Time after which the command prints why it has not ended.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Further time for data that the server does not have yet. A dead server must not keep the command.
 const WAIT_MAX: Duration = Duration::from_secs(10);
