@@ -367,6 +367,6 @@ pub static TABLE: ProgramVersion = ProgramVersion {
         Procedure::new(20, "SHARE", Effect::Once),
         Procedure::new(21, "UNSHARE", Effect::Once),
         Procedure::new(22, "NM_LOCK", Effect::Once),
-        Procedure::new(23, "FREE_ALL", Effect::Repeatable),
+        Procedure::new(23, "FREE_ALL", Effect::Once),
     ],
 };

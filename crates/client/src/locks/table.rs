@@ -489,6 +489,11 @@ impl Locker {
         self.state.lock().is_reclaiming
     }
 
+    /// Returns whether this is the stateid of an exclusive lock through an open, which is not being unlocked.
+    pub(crate) fn has_exclusive(&self, open: u32, stateid: Stateid) -> bool {
+        self.state.lock().exclusive().contains(&(open, stateid))
+    }
+
     /// Returns the lock stateids with the numbers of their opens.
     pub(crate) fn stateids(&self) -> Vec<(u32, Stateid)> {
         let state = self.state.lock();
@@ -520,10 +525,15 @@ impl State {
         });
     }
 
-    /// Returns the opens through which ranges are locked exclusively, with their lock stateids.
+    /// Returns the opens through which ranges are locked exclusively, with their lock stateids. Ranges with a LOCKU under way do not
+    /// count: the stateid may end with it.
     fn exclusive(&self) -> Vec<(u32, Stateid)> {
+        let mut kept = self.held.clone();
+        if let Some(range) = self.unlocking {
+            kept.unlock(range);
+        }
         let is_exclusive =
-            |open: &u32| self.held.iter().any(|held| held.open == *open && held.kind == LockKind::Exclusive);
+            |open: &u32| kept.iter().any(|held| held.open == *open && held.kind == LockKind::Exclusive);
         let known = self.opens.iter().filter(|(open, of_open)| is_exclusive(open) && !of_open.is_unproven);
         known.filter_map(|(open, of_open)| Some((*open, of_open.stateid?))).collect()
     }

@@ -29,7 +29,7 @@ use super::getattr::{get_attributes, get_change, take_attributes, take_change};
 use super::locking::Locking;
 use super::open_args::{Wanted, granted};
 use super::ops::lock_type;
-use super::owned::Opening;
+use super::owned::{OpenedFile, Opening};
 use super::statuses::{Recovery, recovery};
 use super::wire::{Results, put};
 use crate::attributes::{Before, Changed, Timestamp};
@@ -210,13 +210,13 @@ impl Nfs4 {
                 return Err(self.lose_open(file, Status::STALE));
             };
             match self.open_in(&session, &file.caller, &mut owner, &opening).await {
-                Ok(Ok((opened, object))) if object.handle != file.handle => {
+                Ok(Ok(OpenedFile { opened, object, .. })) if object.handle != file.handle => {
                     // The name is another file's now.
                     let stateid = opened.stateid;
                     let _ = self.close_unwanted(&session, file, &mut owner, stateid, object.handle).await;
                     return Err(self.lose_open(file, Status::STALE));
                 }
-                Ok(Ok((opened, _))) => {
+                Ok(Ok(OpenedFile { opened, .. })) => {
                     file.reclaimed(opened.stateid);
                     let new = granted(&opened.delegation).map(|granted| granted.stateid);
                     if let Some(new) = new.filter(|new| held.is_none_or(|held| held.other != new.other)) {

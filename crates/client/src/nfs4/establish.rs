@@ -36,6 +36,8 @@ const CACHED_MAX: u32 = 8192;
 const OPERATIONS_MAX: u32 = 512;
 /// Maximum bytes of a callback.
 const CALLBACK_SIZE: u32 = 8192;
+/// Number of new connections to which a session is bound to be destroyed, before the caller gets the error.
+const BINDS_MAX: u32 = 16;
 
 /// A client ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,9 +227,12 @@ impl Setup<'_> {
         }
         let destroy = || self.call(Op::DestroySession(DestroySessionArgs { session_id: session.id }));
         let mut destroyed = destroy().await?.skip();
-        if destroyed == Err(OpError::Status(Status::CONN_NOT_BOUND_TO_SESSION)) {
+        for _ in 0..BINDS_MAX {
+            if destroyed != Err(OpError::Status(Status::CONN_NOT_BOUND_TO_SESSION)) {
+                break;
+            }
             // §18.37.3: "DESTROY_SESSION MUST be invoked on a connection that is associated with the session being destroyed." This
-            // one is new.
+            // one is new, and the next one may be too.
             destroyed = match self.bind(session).await {
                 Ok(()) => destroy().await?.skip(),
                 failed => failed,

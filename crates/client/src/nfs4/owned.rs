@@ -35,6 +35,22 @@ pub(super) struct Opening {
     pub(super) want: Wanted,
 }
 
+impl Opening {
+    /// Returns whether the OPEN may change a directory. Its attributes are then read in the same compound: otherwise the next
+    /// operation in the directory needs another round trip for them.
+    fn may_change_directory(&self) -> bool {
+        matches!(self.claim, OpenClaim::Null(_)) && !matches!(self.how, OpenHow::NoCreate)
+    }
+}
+
+/// An opened file.
+pub(super) struct OpenedFile {
+    pub(super) opened: OpenOk,
+    pub(super) object: Object,
+    /// The attributes of the directory after an OPEN that may have changed it, if they could be read.
+    pub(super) directory: Option<Attributes>,
+}
+
 /// Returns whether an operation has the seqid of an owner.
 pub(super) fn has_seqid(op: &Op) -> bool {
     matches!(
@@ -118,7 +134,7 @@ impl Nfs4 {
         caller: &Caller,
         owner: &mut Owner,
         opening: &Opening,
-    ) -> Result<Result<(OpenOk, Object), OpError>, Unexecuted> {
+    ) -> Result<Result<OpenedFile, OpError>, Unexecuted> {
         let mut owners_left = OWNERS_MAX;
         let results = loop {
             if !owner.is_known() {
@@ -142,8 +158,8 @@ impl Nfs4 {
                 _ => break results,
             }
         };
-        let (mut opened, handle, attributes) = match opened(results) {
-            Ok(opened) => opened,
+        let Taken { mut opened, handle, attributes, directory } = match opened(results) {
+            Ok(taken) => taken,
             Err(error) => return Ok(Err(error)),
         };
         let attributes = match attributes {
@@ -161,7 +177,7 @@ impl Nfs4 {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        Ok(Ok((opened, object)))
+        Ok(Ok(OpenedFile { opened, object, directory }))
     }
 
     /// Returns the attributes of a file after its OPEN, where GETATTR in the same compound has returned DELAY: a server of 4.0 does not
@@ -198,12 +214,23 @@ impl Nfs4 {
         let ops =
             |[seqid]: [u32; 1]| vec![put(handle), Op::OpenConfirm(OpenConfirmArgs { open_stateid, seqid })];
         let (mut results, status) = self.run_as(session, caller, [&mut owner.seqid], ops).await?;
-        if matches!(status, Status::STALE_CLIENTID | Status::STALE_STATEID | Status::EXPIRED) {
-            session.lose(Status::STALE_CLIENTID);
-            return Err(Unexecuted::SessionLost { was_sent: true });
-        }
+        check_client_known(session, status)?;
         Ok(results.skip().and_then(|()| take!(results, OpenConfirm)))
     }
+}
+
+/// Notes if a server of 4.0 shows by the status of an operation with a new stateid that it has forgotten the client since (RFC 7530
+/// §9.6.2, §9.6.3). Later versions refuse the session instead.
+///
+/// # Errors
+/// The session is lost.
+pub(super) fn check_client_known(session: &Session, status: Status) -> Result<(), Unexecuted> {
+    let says_so = matches!(status, Status::STALE_CLIENTID | Status::STALE_STATEID | Status::EXPIRED);
+    if session.minor_version > 0 || !says_so {
+        return Ok(());
+    }
+    session.lose(Status::STALE_CLIENTID);
+    Err(Unexecuted::SessionLost { was_sent: true })
 }
 
 fn open_ops(session: &Session, owner: u32, seqid: u32, opening: &Opening) -> Vec<Op> {
@@ -215,13 +242,26 @@ fn open_ops(session: &Session, owner: u32, seqid: u32, opening: &Opening) -> Vec
         how: opening.how.clone(),
         claim: opening.claim.clone(),
     });
-    vec![put(opening.at), open, Op::GetFh, get_attributes()]
+    let mut ops = vec![put(opening.at), open, Op::GetFh, get_attributes()];
+    if opening.may_change_directory() {
+        ops.extend([put(opening.at), get_attributes()]);
+    }
+    ops
 }
 
-/// Takes the results of [`open_ops`].
-fn opened(mut results: Results) -> Result<(OpenOk, Handle, Result<Attributes, OpError>), OpError> {
+/// The results of [`open_ops`].
+struct Taken {
+    opened: OpenOk,
+    handle: Handle,
+    attributes: Result<Attributes, OpError>,
+    directory: Option<Attributes>,
+}
+
+fn opened(mut results: Results) -> Result<Taken, OpError> {
     results.skip()?;
     let opened = take!(results, Open)?;
     let handle = take_handle(&mut results)?;
-    Ok((opened, handle, take_attributes(&mut results)))
+    let attributes = take_attributes(&mut results);
+    let directory = results.skip().and_then(|()| take_attributes(&mut results)).ok();
+    Ok(Taken { opened, handle, attributes, directory })
 }

@@ -9,6 +9,7 @@ use protocol::nfs4::ops::lock::LockOutcome;
 use super::Nfs4;
 use super::locking::Locking;
 use super::ops::lock_type;
+use super::owned::check_client_known;
 use super::recovery::as_lost;
 use super::session::Session;
 use crate::error::OpError;
@@ -60,6 +61,8 @@ impl Nfs4 {
         let Ok(mut sent) = self.lock_in(session, locker, &locking).await.map_err(as_lost)? else {
             return Ok(false);
         };
+        // The server may have restarted again.
+        check_client_known(session, sent.results.status()).map_err(as_lost)?;
         // PUTFH and LOCK.
         match sent.results.take_results(2).pop() {
             Some(OpResult::Lock(LockOutcome::Ok(stateid))) => {

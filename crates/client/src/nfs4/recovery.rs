@@ -12,7 +12,7 @@ use protocol::nfs4::types::{Handle, Stateid, Status};
 use super::Nfs4;
 use super::keeper::Reopening;
 use super::open_args::{Wanted, granted};
-use super::owned::Opening;
+use super::owned::{OpenedFile, Opening};
 use super::session::{Session, Unexecuted};
 use super::statuses::{Unopened, unopened};
 use super::wire::{Results, put};
@@ -39,12 +39,12 @@ impl Nfs4 {
         };
         let by_name = matches!(opening.claim, OpenClaim::Null(_));
         match self.open_in(session, &file.caller, owner, &opening).await.map_err(as_lost)? {
-            Ok((opened, object)) if by_name && object.handle != file.handle => {
+            Ok(OpenedFile { opened, object, .. }) if by_name && object.handle != file.handle => {
                 // The name is another file's now.
                 file.lose(Status::STALE);
                 self.close_unwanted(session, file, owner, opened.stateid, object.handle).await?;
             }
-            Ok((opened, object)) => {
+            Ok(OpenedFile { opened, object, .. }) => {
                 file.reclaimed(opened.stateid);
                 if let Some(granted) = granted(&opened.delegation)
                     && !self.delegations.reclaimed(&file.handle, &granted, object.attributes.change)

@@ -134,6 +134,35 @@ fn a_restart_during_an_operation_has_no_visible_effect() {
 }
 
 #[test]
+fn a_second_restart_while_locks_are_reclaimed_loses_none() {
+    let world = World::new();
+    let ((fs, peer), (other, _)) = (world.mounted(Version::V40), world.mounted(Version::V40));
+    let (file, others) = (open(&world, &fs), open(&world, &other));
+    world.run(file.lock(ONE, range(0, 10), Exclusive)).unwrap();
+    world.restart();
+    let is_held = Cell::new(false);
+    peer.judge(move |ops| {
+        let is_meant = ops.contains(&OpNum::LOCK) && !is_held.replace(true);
+        if is_meant { Fate::Hold } else { Fate::Serve }
+    });
+    {
+        let mut test = pin!(file.test_lock(TWO, LockRange::WHOLE, Shared));
+        assert!(
+            world.run_for(Duration::from_secs(1), test.as_mut()).is_none(),
+            "the lock is reclaimed first"
+        );
+        world.restart();
+        peer.release(&world);
+        world.run(test.as_mut()).unwrap();
+    }
+    assert_eq!(peer.count(OpNum::LOCK), 4, "the lock, its first reclaim twice, its second");
+    let denied = world.run(others.try_lock(ONE, range(0, 1), Shared)).unwrap_err();
+    assert_eq!(denied.errno(), Errno::EAGAIN);
+    world.run(file.write_at(0, Bytes::from_static(b"text"))).unwrap();
+    world.run(file.close()).unwrap();
+}
+
+#[test]
 fn a_waiter_polls_with_growing_pauses_and_a_local_unlock_wakes_it() {
     let world = World::new();
     let ((one, _), (two, peer)) = (world.mounted(Version::V40), world.mounted(Version::V40));

@@ -9,7 +9,7 @@ use crate::replay::reply_cache::CallKey;
 use crate::request::{Request, Served};
 
 impl Server {
-    /// Serves NLM. A late copy of a LOCK, UNLOCK or CANCEL would undo a newer call of the same owner, so their replies are cached. They
+    /// Serves NLM. A late copy of a LOCK, UNLOCK, CANCEL or FREE_ALL would undo a newer call of the same owner, so their replies are cached. They
     /// are not logged: a restart ends all locks.
     pub(super) async fn nlm(
         &self,

@@ -425,10 +425,11 @@ impl Inode {
         if let (Some(moved), Ok(_)) = (moved, &renamed) {
             moved.node.opens.lock().note_name(to.id(), new_name);
             if moved.kind() == FileKind::Directory {
-                // The rename has changed its own times, and the server does not recall a delegation because of its holder's change.
+                // The server does not recall a delegation because of its holder's change.
                 moved.client().begin_give_back(&moved.handle());
-                moved.expire();
             }
+            // The rename has changed its own times.
+            moved.expire();
         }
         self.forget_name(name);
         to.forget_name(new_name);

@@ -87,6 +87,22 @@ fn a_range_that_is_being_unlocked_is_not_reclaimed() {
 }
 
 #[test]
+fn a_lock_protects_no_writes_while_its_last_range_is_being_unlocked() {
+    let (locks, files) = (Arc::new(Locks::default()), OpenFiles::default());
+    let file = open(&files);
+    let locker = locks.locker(file.handle, LockOwner::Process(1));
+    lock(&locker, &file, 0, 9);
+    let protects = || locks.exclusive_of(&file.handle, file.owner).is_some();
+    assert!(protects() && locker.has_exclusive(file.owner, STATEID));
+    locker.begin_unlock(LockRange { first: 5, last: 9 });
+    assert!(protects(), "the stateid stays, with the other range");
+    locker.begin_unlock(LockRange { first: 0, last: 9 });
+    assert!(!protects() && !locker.has_exclusive(file.owner, STATEID));
+    locker.end_unlock();
+    assert!(protects(), "the LOCKU has failed");
+}
+
+#[test]
 fn local_locks_are_reclaimed_unless_the_delegation_is_and_lost_with_it() {
     let (locks, files) = (Arc::new(Locks::default()), OpenFiles::default());
     let file = open(&files);

@@ -70,7 +70,7 @@ impl Nfs4 {
         Some((Guard::Delegation, stateid))
     }
 
-    /// Notes that the server has refused a stateid, unless it was replaced or has ended meanwhile.
+    /// Notes that the server has refused a stateid, unless it was replaced, has ended, or may end with a LOCKU under way.
     async fn refused(&self, file: &OpenFile, guard: Guard, refused: Stateid) -> Result<(), OpError> {
         match guard {
             Guard::Delegation => {
@@ -81,7 +81,7 @@ impl Nfs4 {
                 Ok(())
             }
             Guard::Lock(locker, open) => {
-                if !locker.stateids().contains(&(open, refused)) {
+                if !locker.has_exclusive(open, refused) {
                     return Ok(());
                 }
                 self.lock_revoked(&locker, open, &file.caller, refused).await;

@@ -65,10 +65,10 @@ impl Results {
     }
 }
 
-/// Returns whether a late repetition of a call could undo a newer one of the same owner. Messages have no reply that could be kept.
+/// Returns whether a late repetition of a call could undo a newer one of the same owner. That holds for messages too, whose reply is
+/// empty; their result is not sent again.
 pub(crate) fn is_non_idempotent(procedure: u32) -> bool {
-    let is_message = (Proc::TEST_MSG.0..=Proc::GRANTED_RES.0).contains(&procedure);
-    !is_message && TABLE.procedure(procedure).is_some_and(|row| row.effect == Effect::Once)
+    TABLE.procedure(procedure).is_some_and(|row| row.effect == Effect::Once)
 }
 
 /// Serves one call; the arguments are read from `arguments`, the results appended to `reply`.

@@ -339,6 +339,26 @@ fn a_retransmission_gets_the_first_reply_and_undoes_nothing() {
 }
 
 #[test]
+fn a_late_copy_of_a_message_or_of_free_all_undoes_nothing() {
+    let (_lab, file, mut one, mut two) = two_hosts();
+    let unlock = UnlockArgs { cookie: NetObj::default(), alock: one.lock_of(whole(file)) };
+    let free = Notify { name: Opaque::from_static(b"one"), state: 0 };
+    let records = [
+        one.record((PROGRAM, VERSION, Proc::UNLOCK_MSG.0), &unlock),
+        one.record((PROGRAM, VERSION, Proc::FREE_ALL.0), &free),
+    ];
+    for record in records {
+        assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+        let first = one.send(record.clone());
+        assert_eq!(two.lock(whole(file)), Stats::GRANTED, "it is executed");
+        assert_eq!(two.unlock(whole(file)), Stats::GRANTED);
+        assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+        assert_eq!(one.send(record), first);
+        assert_eq!(two.lock(whole(file)), Stats::DENIED, "it is not executed again");
+    }
+}
+
+#[test]
 fn the_caller_needs_the_right_to_read_or_to_write_what_it_locks() {
     let (mut lab, file, mut one, _) = two_hosts();
     let chmod = |lab: &mut Lab, bits| {

@@ -3,7 +3,7 @@
 use super::owners::{Peer0, root};
 use super::*;
 use crate::state::tables::wire::NetAddress;
-use crate::state::{CallbackClient, MemoryLog, SetClientId, SetClientIdError};
+use crate::state::{CallbackClient, MemoryLog, SetClientId, SetClientIdError, V40Caller};
 
 /// A log, and the servers that use it in turn.
 pub(super) struct Site {
@@ -645,6 +645,17 @@ fn io_completes_v40_reclaims() {
     site.world.state.holder(site.world.now, &reclaimed).unwrap();
     assert!(!site.in_grace());
     assert_eq!(site.disk.clients(), 1);
+}
+
+#[test]
+fn returning_state_does_not_complete_v40_reclaims() {
+    let (site, peer) = Site::with_client0();
+    let client = site.client0(&peer);
+    let reclaimed = site.reclaim_as(&client, 1).unwrap();
+    let by = V40Caller { caller: 0, principal: client.principal() };
+    site.world.state.holder_for_return(site.world.now, &reclaimed, by).unwrap();
+    assert!(site.in_grace());
+    assert_eq!(site.reclaim0(&peer, 2), Ok(()));
 }
 
 #[test]

@@ -426,7 +426,8 @@ impl State {
         self.holder_for(now, stateid, None)
     }
 
-    /// As [`Self::holder`], for DELEGRETURN: `by` must have obtained the delegation, or the client ID.
+    /// As [`Self::holder`], for DELEGRETURN: `by` must have obtained the delegation, or the client ID. It does not show that the client has
+    /// finished its reclaims: the server may have granted a delegation that the client does not want with one of them.
     ///
     /// # Errors
     /// As [`Self::holder`]; BAD_STATEID for other callers (RFC 7530 §13.2 has no ACCESS for DELEGRETURN).
@@ -473,7 +474,9 @@ impl State {
             return Err(Status::BAD_STATEID);
         }
         client.renew(now);
-        self.note_v40_request(now, &client, V40Request::Uses);
+        if by.is_none() {
+            self.note_v40_request(now, &client, V40Request::Uses);
+        }
         Ok(client)
     }
 
