@@ -1,5 +1,6 @@
 //! Programs on a mount whose server is dead: they can be killed, their data stay, and nothing else is disturbed.
 
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -66,6 +67,90 @@ fn programs_can_be_killed_and_the_mount_continues() {
         );
         mounted.end();
         assert_eq!(sh(&server.export(), "tail -1 f; ls -d e"), "more\ne\n", "{version}");
+    }
+}
+
+/// Does one thing with a file that is open already, when it is told on its standard input. It catches SIGCHLD, for which the kernel sends
+/// its one INTERRUPT. `exit` ends with data that no WRITE has sent.
+const WAITER: &str = r#"
+import fcntl, mmap, os, signal, sys
+signal.signal(signal.SIGCHLD, lambda *_: None)
+work = sys.argv[1]
+file = os.open(work, os.O_RDONLY if work == 'list' else os.O_RDWR)
+memory = mmap.mmap(file, 8192) if work == 'map' else None
+print('open', flush=True)
+sys.stdin.readline()
+if work == 'read':
+    os.pread(file, 100, 0)
+elif work == 'sync':
+    os.pwrite(file, b'changed', 0)
+    os.fsync(file)
+elif work == 'fill':
+    for number in range(64):
+        os.pwrite(file, bytes(1 << 20), number << 20)
+elif work == 'map':
+    memory[4096]
+elif work == 'list':
+    os.listdir(file)
+elif work == 'lock':
+    fcntl.lockf(file, fcntl.LOCK_EX)
+elif work == 'truncate':
+    os.ftruncate(file, 10)
+elif work == 'exit':
+    os.pwrite(file, b'changed', 0)
+os._exit(0)
+"#;
+
+/// What a [`WAITER`] does.
+const WORKS: [&str; 8] = ["read", "sync", "fill", "map", "list", "lock", "truncate", "exit"];
+
+/// Starts a [`WAITER`], and returns when it has its file open.
+fn start_waiter(mounted: &Mounted, work: &str) -> Child {
+    let mut waiter = Command::new("python3");
+    waiter.args(["-c", WAITER, work]).current_dir(&mounted.path);
+    waiter.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = waiter.spawn().expect("python3");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("text");
+    assert_eq!(line, "open\n", "{work}");
+    child
+}
+
+#[test]
+fn programs_with_open_files_can_be_killed_in_each_wait() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let mut server = Server::with_lease(10);
+        let mounted = Mounted::new(&server, version, &["-o", "noac,nodelegations,memory=16"]);
+        sh(
+            &server.export(),
+            "mkdir list; touch list/a list/b; for work in read sync fill map lock truncate exit; do
+             head -c 8192 /dev/zero > $work; done",
+        );
+        let mut waiters = WORKS.map(|work| (work, start_waiter(&mounted, work)));
+        server.kill();
+        for (_, waiter) in &mut waiters {
+            waiter.stdin.take().expect("a pipe").write_all(b"go\n").expect("a pipe");
+        }
+        let mut longest = Duration::ZERO;
+        for (work, waiter) in &mut waiters {
+            if *work == "exit" {
+                // It ends although nobody has its data: they reach the server later.
+                await_that("the end of a program with unsent data", || {
+                    waiter.try_wait().expect("a child").is_some()
+                });
+                assert!(waiter.wait().expect("a child").success(), "{version}");
+            } else {
+                longest = longest.max(kill(waiter, &format!("{version}: {work}")));
+            }
+        }
+        println!("version {version}: killed programs ended within {longest:?}");
+        server.start_again();
+        mounted.sh("cat read map > /dev/null; ls list; flock lock true; sync exit; head -c 7 exit | grep -qx changed");
+        await_that("the data arrive", || sh(&server.export(), "head -c 7 exit") == "changed");
+        mounted.end();
     }
 }
 

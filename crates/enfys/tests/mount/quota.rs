@@ -1,19 +1,26 @@
-//! A user's quota on the server.
+//! A user's quota on the server, and a full file system.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::{ENFYS, can_mount, run, sh};
 
+/// Room for 4 MiB: for a user, and for all.
 const CONFIG: &str = "[[export]]
 memory = true
-pseudo = \"/export\"
+pseudo = \"/quota\"
 squash = \"none\"
 quota-bytes = 4194304
+[[export]]
+memory = true
+pseudo = \"/small\"
+squash = \"none\"
+memory-bytes = 4194304
 ";
 
 #[test]
-fn a_program_that_exceeds_its_quota_gets_edquot_and_others_do_not() {
+fn a_program_gets_edquot_beyond_its_quota_and_enospc_on_a_full_disk() {
     if !can_mount() {
         return;
     }
@@ -35,38 +42,52 @@ fn a_program_that_exceeds_its_quota_gets_edquot_and_others_do_not() {
     std::thread::spawn(move || lines.count());
     let mount = top.path().join("mount");
     std::fs::create_dir(&mount).expect("a directory");
-    for version in ["3", "4.0", "4.1", "4.2"] {
-        let url = format!("nfs://127.0.0.1:{port}/export?version={version}&mountport={port}");
+    let cases: [(&str, fn(&Path, &str)); 2] = [("quota", exceed_quota), ("small", exceed_space)];
+    for (version, (export, exceed)) in
+        ["3", "4.0", "4.1", "4.2"].iter().flat_map(|version| cases.map(|case| (version, case)))
+    {
+        let url = format!("nfs://127.0.0.1:{port}/{export}?version={version}&mountport={port}");
         let output = run(&["mount", &url, mount.to_str().expect("text")]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let done = std::panic::catch_unwind(|| exceed(&mount, version));
         let output = run(&["umount", mount.to_str().expect("text")]);
-        assert!(done.is_ok() && output.status.success(), "{version}");
+        assert!(done.is_ok() && output.status.success(), "{version} {export}");
     }
     server.kill().expect("a living child");
     server.wait().expect("a child");
 }
 
-/// Writes more than the quota, in all ways to write.
-fn exceed(mount: &std::path::Path, version: &str) {
+const USER: &str = "export LC_ALL=C; user() { setpriv --reuid=1000 --regid=1000 --clear-groups \"$@\"; }";
+
+/// Writes more than there is room for, in all ways to write.
+fn exceed(mount: &Path, version: &str, error: &str) {
     sh(mount, "mkdir -m 777 d");
-    let user = "export LC_ALL=C; user() { setpriv --reuid=1000 --regid=1000 --clear-groups \"$@\"; }";
     for flags in ["conv=fsync", "oflag=direct", "oflag=sync"] {
         let output = sh(
             mount,
             &format!(
-                "{user}; if user dd if=/dev/zero of=d/file bs=1M count=8 {flags} 2>&1; then echo written; fi
+                "{USER}; if user dd if=/dev/zero of=d/file bs=1M count=8 {flags} 2>&1; then echo written; fi
                  user rm d/file"
             ),
         );
-        assert!(output.contains("Disk quota exceeded"), "{version} {flags}: {output}");
+        assert!(output.contains(error), "{version} {flags}: {output}");
         assert!(!output.contains("written"), "{version} {flags}: {output}");
     }
     // close(2) reports it too.
     let close = "open(F, \">d/closed\"); for (1..8) { syswrite(F, \"\\0\" x 1048576) // last } close(F) or 1; print \"$!\\n\"";
-    let output = sh(mount, &format!("{user}; user perl -e '{close}'; user rm d/closed"));
-    assert_eq!(output, "Disk quota exceeded\n", "{version}");
+    let output = sh(mount, &format!("{USER}; user perl -e '{close}'; user rm d/closed"));
+    assert_eq!(output, format!("{error}\n"), "{version}");
+}
+
+fn exceed_quota(mount: &Path, version: &str) {
+    exceed(mount, version, "Disk quota exceeded");
     // There is room again, and the quota is that of a user.
-    sh(mount, &format!("{user}; head -c 3000000 /dev/urandom > data; user cp data d/copy; cmp data d/copy"));
+    sh(mount, &format!("{USER}; head -c 3000000 /dev/urandom > data; user cp data d/copy; cmp data d/copy"));
     sh(mount, "head -c 8000000 /dev/zero > large; sync large; rm -r large data d");
+}
+
+fn exceed_space(mount: &Path, version: &str) {
+    exceed(mount, version, "No space left on device");
+    // There is room again.
+    sh(mount, "head -c 3000000 /dev/urandom > data; cp data /dev/null; sync data; rm -r data d");
 }

@@ -44,7 +44,9 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
 /// Returns whether a thread waits in the kernel for an answer of FUSE.
 pub(crate) fn waits(child: &Child) -> bool {
     let wchan = std::fs::read_to_string(format!("/proc/{}/wchan", child.id()));
-    wchan.is_ok_and(|place| place.contains("fuse") || place.contains("request_wait"))
+    // A page fault waits for the page.
+    let places = ["fuse", "request_wait", "folio_wait"];
+    wchan.is_ok_and(|place| places.iter().any(|waiting| place.contains(waiting)))
 }
 
 /// A server of a directory, which can be killed and started again.

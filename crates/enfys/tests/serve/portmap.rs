@@ -120,6 +120,12 @@ fn version_2_and_datagrams_are_found_by_rpcinfo_and_showmount() {
             rpcinfo -u 127.0.0.1 100005 $version
             rpcinfo -t 127.0.0.1 100005 $version
         done
+        for version in 1 3 4; do
+            rpcinfo -u 127.0.0.1 100021 $version
+            rpcinfo -t 127.0.0.1 100021 $version
+        done
+        rpcinfo -u 127.0.0.1 100024 1
+        rpcinfo -t 127.0.0.1 100024 1
         echo not over UDP
         rpcinfo -u 127.0.0.1 100003 4 2>&1 || true
         stop
@@ -133,8 +139,49 @@ fn version_2_and_datagrams_are_found_by_rpcinfo_and_showmount() {
     assert!(!told.contains(&["100003", "4", "udp", "2049"]), "{said}");
     assert!(said.contains("/export (everyone)"), "{said}");
     let (ready, refused) = said.split_once("not over UDP\n").expect("both");
-    assert_eq!(ready.matches("ready and waiting").count(), 12, "{said}");
+    assert_eq!(ready.matches("ready and waiting").count(), 20, "{said}");
     assert!(!refused.contains("ready and waiting"), "{refused}");
+}
+
+#[test]
+fn nlm_and_its_status_monitor_keep_their_own_ports_over_a_restart() {
+    let dir = TestDir::new();
+    let script = r#"
+        cat >"$2/enfys.toml" <<END
+        listen = ["127.0.0.1:2049"]
+        portmap = true
+        udp = true
+        nlm-port = 4045
+        nsm-port = 4046
+        [[export]]
+        memory = true
+        pseudo = "/export"
+END
+        for time in 1 2; do
+            "$1" serve --config "$2/enfys.toml" --state-dir "$2/state" >"$2/out" 2>"$2/log" & server=$!
+            until grep -q nfs:// "$2/out"; do
+                kill -0 $server || { cat "$2/log" >&2; exit 1; }
+                sleep 0.02
+            done
+            rpcinfo -p 127.0.0.1
+            rpcinfo -u 127.0.0.1 100021 4
+            rpcinfo -t 127.0.0.1 100021 4
+            rpcinfo -u 127.0.0.1 100024 1
+            stop
+        done
+    "#;
+    let Some(said) = isolated(&dir, &["--user", "--map-root-user", "--net"], script) else { return };
+    let reported = registrations(&said);
+    for row in [
+        ["100021", "1", "tcp", "4045"],
+        ["100021", "4", "tcp", "4045"],
+        ["100021", "4", "udp", "4045"],
+        ["100024", "1", "udp", "4046"],
+        ["100003", "3", "tcp", "2049"],
+    ] {
+        assert_eq!(reported.iter().filter(|reported| **reported == row).count(), 2, "{row:?}: {said}");
+    }
+    assert_eq!(said.matches("ready and waiting").count(), 6, "{said}");
 }
 
 #[test]
