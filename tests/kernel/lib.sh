@@ -60,14 +60,28 @@ as_user() {
     setpriv --reuid="$uid" --regid="$gid" "$groups" -- "$@"
 }
 
-# Options that mount any export of the server.
+# Whether locks of versions 2 and 3 are the server's (NLM), as they are on Enfys unless `--set LOCKS=local`; on other servers only for
+# `--set LOCKS=server`.
+has_nlm() { [ "${LOCKS:-$([ -z "$ENFYS" ] || echo server)}" = server ]; }
+
+# Starts what the kernel's client needs for NLM: a port mapper and a status monitor. They stay.
+start_lock_services() {
+    if rpcinfo -t 127.0.0.1 100024 1 &>/dev/null; then return; fi
+    mount -t tmpfs state /var/lib/nfs
+    mkdir -p /var/lib/nfs/{sm,sm.bak} /run/rpcbind
+    chown -R statd /var/lib/nfs
+    rpcbind -w
+    rpc.statd --no-notify
+    until_true rpcinfo -t 127.0.0.1 100024 1
+}
+
+# mount_options [nolock]: options that mount any export of the server; with `nolock`, locks are local to the client.
 mount_options() {
     if [ "$VERSION" = 2 ]; then
         # mount.nfs does not know version 2: the kernel gets all options itself.
-        echo "vers=2,proto=tcp,addr=$SERVER,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp,mountvers=1,nolock"
+        echo "vers=2,proto=tcp,addr=$SERVER,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp,mountvers=1${1:+,$1}"
     elif [ "$VERSION" = 3 ]; then
-        # `nolock`: no port mapper, no statd; locks are local to the client.
-        echo "vers=3,tcp,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock"
+        echo "vers=3,tcp,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp${1:+,$1}"
     else
         echo "vers=$VERSION,tcp,port=$PORT"
     fi
@@ -87,20 +101,12 @@ mount_export() {
         "$CLIENT" mount "nfs://$SERVER$(export_root)${2:-/export}" "$1" -o "$options,allow_other${3:+,$3}"
         return
     fi
-    mount $(mount_flags) -t nfs -o "$(mount_options)${3:+,$3}" "$SERVER:$(export_root)${2:-/export}" "$1"
-}
-
-# mount_locking DIRECTORY: mounts version 3 with locks of the server (NLM), for which the client needs a port mapper and a status
-# monitor of its own.
-mount_locking() {
-    mount -t tmpfs state /var/lib/nfs
-    mkdir -p /var/lib/nfs/{sm,sm.bak} /run/rpcbind "$1"
-    chown -R statd /var/lib/nfs
-    rpcinfo -p 127.0.0.1 &>/dev/null || rpcbind -w
-    rpc.statd --no-notify
-    until_true rpcinfo -t 127.0.0.1 100024 1
-    mount -t nfs -o "vers=3,tcp,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp" "$SERVER:$(export_root)/export" "$1"
-    if grep -q " $1 nfs .*nolock" /proc/mounts; then fail 'the locks of this mount are local'; fi
+    local nolock=nolock
+    if [ "${VERSION%.*}" -lt 4 ] && has_nlm; then
+        start_lock_services
+        nolock=
+    fi
+    mount $(mount_flags) -t nfs -o "$(mount_options $nolock)${3:+,$3}" "$SERVER:$(export_root)${2:-/export}" "$1"
 }
 
 # Drops the client's caches, so that the next reads come from the server.
@@ -112,10 +118,10 @@ remount() {
 }
 
 # Mounts the export at /run/other as another client, with its own network and name: it shares no cache, no connection and no client ID
-# with the first.
+# with the first. Its locks are local in versions 2 and 3: the port mapper and the status monitor are the first client's.
 mount_other() {
     unshare --uts bash -c 'hostname other && mkdir -p /run/other && exec nsenter --net=/run/netns/other "$@"' - \
-        mount $(mount_flags) -t nfs -o "$(mount_options)" "$SERVER:$(export_root)/export" /run/other
+        mount $(mount_flags) -t nfs -o "$(mount_options nolock)" "$SERVER:$(export_root)/export" /run/other
 }
 
 # The server's path of the directory with the exports: only version 4 has a pseudo root.
@@ -160,6 +166,20 @@ has_answered() { [[ ,$(of_client "$1" group_concat callbacks "$2"), == *,up,* ]]
 
 # Whether `host` can read the server's files in a directory.
 on_host() { [ "$BACKEND" = local ]; }
+
+# Prints the median of nine round trips to the server in seconds: connections, without the time to start a program.
+round_trip() {
+    python3 - "$SERVER" "$PORT" <<'PY'
+import socket, statistics, sys, time
+
+def connect():
+    began = time.monotonic()
+    socket.create_connection((sys.argv[1], int(sys.argv[2]))).close()
+    return time.monotonic() - began
+
+print(f"{statistics.median(connect() for _ in range(9)):.4f}")
+PY
+}
 
 # operations NAME [MOUNT]: prints how often the client has sent the operation over this mount.
 operations() {

@@ -25,12 +25,9 @@ started=$(kernel_complaints)
 # With `--set RESTARTS=SECONDS`, the server is killed and started again that often while the test runs.
 if [ -n "${RESTARTS:-}" ]; then
     (
-        number=0
-        trap 'echo "$number restarts"' EXIT
-        trap 'exit 0' TERM
-        while sleep "$RESTARTS"; do
+        while sleep "$RESTARTS" && [ ! -e "$L.ended" ]; do
             server restart >/dev/null
-            number=$((number + 1))
+            echo restart >>"$L.restarts"
         done
     ) & restarting=$!
 fi
@@ -38,10 +35,12 @@ fi
 . "$TESTS_DIR/$TEST.sh"
 cd /
 if [ -n "${RESTARTS:-}" ]; then
-    kill "$restarting"
-    wait "$restarting" || true
+    touch "$L.ended"
+    wait "$restarting" || fail 'the server does not start again'
+    [ -e "$L.restarts" ] || fail "the test ends before a restart: --set RESTARTS=$RESTARTS is too long"
+    echo "$(wc -l <"$L.restarts") restarts"
 fi
 sync
 for mounted in $(our_mounts); do umount "$mounted"; done
-rm -rf "/run/tmp/$TEST"
+rm -rf "/run/tmp/$TEST" "$L.restarts" "$L.ended"
 [ "$(kernel_complaints)" = "$started" ] || { dmesg; fail "the kernel complains of the server"; }

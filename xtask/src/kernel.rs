@@ -71,6 +71,9 @@ pub(crate) struct Options {
     /// Run scripts that measure; they print their measurements
     #[arg(long, conflicts_with_all = ["selfcheck", "suite"])]
     timings: bool,
+    /// Test the release build, as `--timings` does, and not that of `cargo test`, which checks assertions
+    #[arg(long)]
+    release: bool,
     /// A variable for the tests, NAME=VALUE, such as FILES=600 for longlink (can be repeated)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     variables: Vec<(String, String)>,
@@ -104,6 +107,15 @@ impl Options {
     /// Returns whether the server under test is enfys with its standard state directory.
     fn serves_enfys(&self) -> bool {
         self.server.is_none() && self.server_kind == ServerKind::Enfys
+    }
+
+    fn tests_release(&self) -> bool {
+        self.release || self.timings
+    }
+
+    /// Returns the directory of the programs under test.
+    fn programs(&self) -> PathBuf {
+        target_dir().join(if self.tests_release() { "release" } else { "debug" })
     }
 
     /// Returns the directory of the scripts to run.
@@ -192,9 +204,13 @@ fn run_choices(choices: &[Options]) -> Outcome {
     let Some(options) = choices.first().filter(|_| !portions.is_empty()) else {
         return Ok(tally);
     };
-    build()?;
-    if portions.iter().any(|portion| portion.options.tests.iter().any(|test| test == OPERATIONS_TEST)) {
-        build_operations()?;
+    let has_operations =
+        portions.iter().any(|portion| portion.options.tests.iter().any(|test| test == OPERATIONS_TEST));
+    if options.tests_release() {
+        build_release()?;
+    }
+    if has_operations || !options.tests_release() {
+        build_as_tests_do()?;
     }
     if choices.iter().any(|options| options.timings) {
         build_peers();
@@ -287,7 +303,7 @@ fn missing(options: &Options, scripts: &[Script]) -> Option<String> {
 }
 
 /// Builds enfys, which is also a client in tests of other servers, and the scripts' probe program in the release profile.
-fn build() -> Result<(), String> {
+fn build_release() -> Result<(), String> {
     for package in ["kernel-probe", "enfys"] {
         // The Kerberos tests need it.
         let features: &[&str] = if package == "enfys" { &["--features", "krb5"] } else { &[] };
@@ -296,9 +312,11 @@ fn build() -> Result<(), String> {
     Ok(())
 }
 
-/// Builds the program that calls every operation of the library, as `cargo test` does: it needs no second build of the library.
-fn build_operations() -> Result<(), String> {
-    cargo_build(&["--workspace", "--example", "operations"])
+/// Builds the same programs and the one that calls every operation of the library as `cargo test` does, so that little is left to
+/// build after the tests.
+fn build_as_tests_do() -> Result<(), String> {
+    let programs = ["--bin", "enfys", "--bin", "kernel-probe", "--example", "operations"];
+    cargo_build(&[&["--workspace", "--features", "enfys/krb5"][..], &programs].concat())
 }
 
 fn cargo_build(arguments: &[&str]) -> Result<(), String> {
@@ -427,8 +445,12 @@ fn inside_command(portion: &Portion, worker: usize) -> Result<Command, String> {
     if let Some(port) = options.mount_port {
         command.args(["--mount-port", &port.to_string()]);
     }
-    let flags =
-        [(options.keep, "--keep"), (options.selfcheck, "--selfcheck"), (options.timings, "--timings")];
+    let flags = [
+        (options.keep, "--keep"),
+        (options.selfcheck, "--selfcheck"),
+        (options.timings, "--timings"),
+        (options.release, "--release"),
+    ];
     for (given, flag) in flags {
         if given {
             command.arg(flag);

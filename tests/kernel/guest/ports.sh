@@ -5,7 +5,7 @@ mkdir -p /run/ports
 # A separate client, so that it shares no connection with the mounts of other tests.
 stranger() {
     unshare --uts bash -c 'hostname stranger && exec nsenter --net=/run/netns/other "$@"' - \
-        mount -t nfs -o "$(mount_options),$1" "$SERVER:/export" /run/ports
+        mount -t nfs -o "$(mount_options nolock),$1" "$SERVER:/export" /run/ports
 }
 refused 'mount.nfs' stranger noresvport
 stranger resvport

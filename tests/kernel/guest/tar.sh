@@ -1,12 +1,12 @@
 # test: tar packs a tree on the mount and unpacks it again
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 "$PROBE" tree "$L/original" 1200
 tar --create --format=posix --file="$D/from-local.tar" --directory="$L" original
 remount
 mkdir "$D/unpacked"
 tar --extract --warning=no-timestamp --preserve-permissions --file="$D/from-local.tar" --directory="$D/unpacked"
 remount
-same_trees "$L/original" "$D/unpacked/original"
+copied "$L/original" "$D/unpacked/original"
 # tar reads on the mount what it wrote there.
 tar --create --sort=name --file="$L/from-mount.tar" --directory="$D/unpacked" original
 tar --compare --file="$L/from-mount.tar" --directory="$L" || fail 'tar sees differences'

@@ -81,16 +81,10 @@ peer_round() {
     done <"$L/output"
 }
 
-connect() {
-    exec {connection}<>"/dev/tcp/$SERVER/$PORT"
-    exec {connection}>&-
-}
-
 for delay in ${DELAYS//_/ }; do
     tc qdisc replace dev vec0 root netem limit 100000 delay "${delay}ms"
     rm -f "$L"/time.*
-    for _ in $(seq 9); do timed round_trip connect; done
-    echo "round trip $(median round_trip) s, $FILES files, NFS $VERSION, $ROUNDS rounds ($KERNEL_ROUNDS of the kernel)"
+    echo "round trip $(round_trip) s, $FILES files, NFS $VERSION, $ROUNDS rounds ($KERNEL_ROUNDS of the kernel)"
     for round in $(seq "$ROUNDS"); do
         enfys_round
         peer_round nfs-rs "$PEERS/small-files-peer" \

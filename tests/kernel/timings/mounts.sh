@@ -90,11 +90,6 @@ copy_to() { # DIRECTORY REMOUNT
     cp -r "$L/tree" "$1"
     "$2"
 }
-connect() {
-    exec {connection}<>"/dev/tcp/$SERVER/$PORT"
-    exec {connection}>&-
-}
-
 # round NAME DIRECTORY REMOUNT: all works once.
 round() {
     local name=$1 dir=$2 again=$3
@@ -127,8 +122,7 @@ round() {
 for delay in ${DELAYS//_/ }; do
     tc qdisc replace dev vec0 root netem limit 100000 delay "${delay}ms"
     rm -f "$L"/value.*
-    for _ in $(seq 9); do timed round_trip connect; done
-    echo "round trip $(median round_trip) s, $FILES files, NFS $VERSION, $ROUNDS rounds"
+    echo "round trip $(round_trip) s, $FILES files, NFS $VERSION, $ROUNDS rounds"
     for number in $(seq "$ROUNDS"); do
         # Each is first in every other round.
         [ $((number % 2)) = 0 ] || round enfys "$O/$TEST" remount_ours

@@ -127,7 +127,7 @@ impl GuestConfig<'_> {
             ("DRIVER", server::ADDRESS.to_owned()),
             ("SERVER", self.server_kind.address().to_owned()),
             ("ENFYS", self.enfys.as_deref().map(quoted).unwrap_or_default()),
-            ("CLIENT", quoted(&server::enfys_binary())),
+            ("CLIENT", quoted(&self.directories.enfys())),
             ("OPERATIONS", quoted(&server::operations_binary())),
             ("PEERS", quoted(&programs_of_peers())),
             ("KNFSD_ROOT", self.server_kind.export_root().to_owned()),
@@ -137,7 +137,7 @@ impl GuestConfig<'_> {
             ("HOST_EXPORT", quoted(&self.directories.export)),
             ("SCRIPTS", quoted(&self.scripts_dir)),
             ("TESTS_DIR", quoted(&self.scripts_dir.join(self.scripts_kind))),
-            ("HOST_PROBE", quoted(&server::release_dir().join("kernel-probe"))),
+            ("HOST_PROBE", quoted(&self.directories.programs.join("kernel-probe"))),
             ("SUITE_DIR", quoted(self.suite.unwrap_or(Path::new("")))),
             ("TESTS", format!("'{}'", tests.join(" "))),
         ];

@@ -16,11 +16,9 @@ use super::guest::{Guest, GuestConfig, TAPS, Tap};
 use super::knfsd;
 use super::matrix::{Backend, Combination};
 use super::script::Script;
-use super::server::{
-    ADDRESS, Directories, QUOTA_MIB, SPACE_MIB, Server, ServerKind, enfys_binary, release_dir,
-};
+use super::server::{ADDRESS, Directories, QUOTA_MIB, SPACE_MIB, Server, ServerKind};
 use super::{Options, scripts_dir};
-use crate::report::{Outcome, Tally, workspace_root};
+use crate::report::{Outcome, Tally, target_dir, workspace_root};
 
 /// Maximum time from the kernel's start to its first test.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
@@ -41,8 +39,8 @@ const QUOTA_FS_MIB: u64 = 256;
 
 /// Runs the scripts and prints one line per test.
 pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Script]) -> Outcome {
-    let work = release_dir().join("kernel-tests").join(slug(options, combination));
-    let directories = Directories::below(&work);
+    let work = target_dir().join("kernel-tests").join(slug(options, combination));
+    let directories = Directories::new(options.programs(), &work);
     let _lock = lock_directory(&work)?;
     let is_knfsd = options.server.is_none() && options.server_kind == ServerKind::Knfsd;
     prepare(&directories, combination, is_knfsd)?;
@@ -66,7 +64,7 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
         scripts_kind: options.scripts_kind(),
         suite: options.suite.as_deref(),
         server_kind: options.server_kind,
-        enfys: options.serves_enfys().then(enfys_binary),
+        enfys: options.serves_enfys().then(|| directories.enfys()),
         mount_port: options.mount_port.unwrap_or(options.server_kind.mount_port()),
         worker: usize::from(options.worker),
         variables: &options.variables,
@@ -115,7 +113,7 @@ fn lock_directory(work: &Path) -> Result<fs::File, String> {
 }
 
 fn script_environment(directories: &Directories) -> Vec<(String, String)> {
-    let probe = release_dir().join("kernel-probe");
+    let probe = directories.programs.join("kernel-probe");
     [
         ("EXPORT", &directories.export),
         ("SPACE", &directories.space),

@@ -27,7 +27,8 @@ pub(super) fn of_combination(
     let mut scripts: Vec<&Script> = scripts.iter().filter(|script| script.runs_in(&combination)).collect();
     scripts.sort_by_key(|script| Reverse(script.takes_seconds));
     let total: u64 = scripts.iter().map(|script| script.takes_seconds).sum();
-    let count = total.div_ceil(PORTION_SECONDS_MAX);
+    // A portion without tests would run all.
+    let count = total.div_ceil(PORTION_SECONDS_MAX).min(scripts.len() as u64);
     let mut portions: Vec<Portion> = (0..count)
         .map(|number| {
             let options = Options { tests: Vec::new(), portion: number as u8, ..options.clone() };
@@ -72,6 +73,17 @@ mod tests {
             let mut numbers: Vec<u8> = here().map(|portion| portion.options.portion).collect();
             numbers.dedup();
             assert_eq!(numbers.len(), here().count(), "{combination}: two guests in one directory");
+        }
+    }
+
+    #[test]
+    fn one_long_test_has_one_portion() {
+        let scripts = Script::all(&scripts_dir().join("timings")).expect("readable scripts");
+        let longest = scripts.into_iter().max_by_key(|script| script.takes_seconds).expect("a script");
+        assert!(longest.takes_seconds > PORTION_SECONDS_MAX);
+        for combination in Combination::all().filter(|it| longest.runs_in(it)) {
+            let portions = of_combination(&Options::default(), combination, std::slice::from_ref(&longest));
+            assert_eq!(portions.len(), 1, "{combination}");
         }
     }
 

@@ -94,7 +94,9 @@ impl ServerKind {
 /// The directories of one combination.
 #[derive(Clone, Debug)]
 pub(super) struct Directories {
-    /// The parent of all others.
+    /// The programs under test.
+    pub(super) programs: PathBuf,
+    /// The parent of the following.
     pub(super) work: PathBuf,
     /// Served as /export.
     pub(super) export: PathBuf,
@@ -107,15 +109,20 @@ pub(super) struct Directories {
 }
 
 impl Directories {
-    pub(super) fn below(work: &Path) -> Directories {
+    pub(super) fn new(programs: PathBuf, work: &Path) -> Directories {
         let at = |name: &str| work.join(name);
         Directories {
+            programs,
             work: work.to_path_buf(),
             export: at("export"),
             space: at("space"),
             quota: at("quota"),
             state: at("state"),
         }
+    }
+
+    pub(super) fn enfys(&self) -> PathBuf {
+        self.programs.join("enfys")
     }
 
     pub(super) fn server_log(&self) -> PathBuf {
@@ -138,7 +145,7 @@ impl Directories {
 }
 
 fn enfys_command(combination: &Combination, directories: &Directories) -> Result<String, String> {
-    let enfys = enfys_binary();
+    let enfys = directories.enfys();
     let enfys = format!(
         "exec {} serve --listen {ADDRESS}:{PORT} --portmap --versions 2,3,4 --state-dir {{state}}",
         enfys.display()
@@ -164,11 +171,6 @@ fn enfys_memory_config() -> String {
     [export("/export", ""), export("/space", &small), export("/quota", &quota)].concat()
 }
 
-/// Returns the path of enfys.
-pub(super) fn enfys_binary() -> PathBuf {
-    release_dir().join("enfys")
-}
-
 /// Returns the path of the program that calls every operation of the library.
 pub(super) fn operations_binary() -> PathBuf {
     target_dir().join("debug/examples/operations")
@@ -176,11 +178,6 @@ pub(super) fn operations_binary() -> PathBuf {
 
 fn write(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
-}
-
-/// Returns cargo's directory for release builds.
-pub(super) fn release_dir() -> PathBuf {
-    target_dir().join("release")
 }
 
 fn ganesha_command(directories: &Directories) -> Result<String, String> {
@@ -318,7 +315,7 @@ mod tests {
 
     #[test]
     fn command_has_the_directories_of_its_combination() {
-        let directories = Directories::below(Path::new("/w"));
+        let directories = Directories::new(PathBuf::from("/programs"), Path::new("/w"));
         let sync = command(Export::Sync, Backend::Local, &directories);
         assert!(sync.ends_with(
             "--state-dir /w/state --squash none /w/export:/export /w/space:/space /w/quota:/quota"
@@ -330,7 +327,7 @@ mod tests {
     #[test]
     fn memory_back_end_uses_a_configuration_file() {
         let work = tempfile::tempdir().expect("a directory");
-        let command = command(Export::Sync, Backend::Memory, &Directories::below(work.path()));
+        let command = command(Export::Sync, Backend::Memory, &Directories::new(PathBuf::new(), work.path()));
         assert!(command.ends_with("enfys.toml") && !command.contains("/export"), "{command}");
         let config: toml::Table =
             fs::read_to_string(work.path().join("enfys.toml")).expect("the file").parse().expect("TOML");
