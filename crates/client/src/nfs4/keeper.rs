@@ -42,6 +42,8 @@ use crate::opens::{OpenFile, OpenFiles};
 
 /// Number of repetitions of a compound after lost sessions, before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
+/// The time after which the loss of a session is not counted.
+const SESSION_LIVES: Duration = Duration::from_secs(1);
 /// The pause between attempts to create a session.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Opens that are reclaimed at a time.
@@ -243,7 +245,7 @@ impl Nfs4 {
 
     /// Begins attempts at a request in the session, and in the next one if that is lost.
     pub(super) fn attempts(&self) -> Attempts<'_> {
-        Attempts { nfs4: self, left: SESSIONS_LOST_MAX, is_repeated: false }
+        Attempts { nfs4: self, left: SESSIONS_LOST_MAX, began: None, is_repeated: false }
     }
 
     /// Returns the session, once there is one.
@@ -581,6 +583,8 @@ fn reclaims(
 pub(super) struct Attempts<'a> {
     nfs4: &'a Nfs4,
     left: u32,
+    /// When the last attempt began.
+    began: Option<Duration>,
     /// Whether the server may have executed an attempt that has failed.
     is_repeated: bool,
 }
@@ -588,11 +592,18 @@ pub(super) struct Attempts<'a> {
 impl Attempts<'_> {
     /// Returns the session for the next attempt.
     pub(super) async fn session(&mut self) -> Result<Arc<Session>, OpError> {
+        let now = || self.nfs4.engine.now();
+        // A server that restarts often is not one that refuses each session.
+        if self.began.is_some_and(|began| now() >= began + SESSION_LIVES) {
+            self.left = SESSIONS_LOST_MAX;
+        }
         let Some(left) = self.left.checked_sub(1) else {
             return Err(OpError::BadReply("it loses every session"));
         };
         self.left = left;
-        self.nfs4.session().await
+        let session = self.nfs4.session().await?;
+        self.began = Some(now());
+        Ok(session)
     }
 
     /// Handles a failed attempt.

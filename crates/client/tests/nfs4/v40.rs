@@ -141,6 +141,24 @@ fn open_files_are_reclaimed_after_a_restart() {
 }
 
 #[test]
+fn an_open_outlasts_many_restarts_of_the_server() {
+    let world = World::new();
+    let (fs, _) = world.mounted(Version::V40);
+    // The grace period lasts a whole lease, because this client does not return.
+    let (other, path) = world.mounted(Version::V42);
+    let _lost = open(&world, &other, b"other");
+    path.cut(&world, true);
+    world.restart();
+    let mut opening = pin!(fs.open(b"new", &BOTH));
+    for _ in 0..40 {
+        assert!(world.run_for(Duration::from_secs(2), opening.as_mut()).is_none());
+        world.restart();
+    }
+    let file = world.run(opening).unwrap();
+    world.run(file.close()).unwrap();
+}
+
+#[test]
 fn a_restart_during_an_operation_has_no_visible_effect() {
     for at in [OpNum::OPEN, OpNum::OPEN_CONFIRM, OpNum::CLOSE, OpNum::RENEW, OpNum::REMOVE] {
         let world = World::new();

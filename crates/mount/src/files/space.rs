@@ -44,6 +44,10 @@ impl Files {
         }
         let (source, target) =
             (self.open_files.get(request.handle)?, self.open_files.get(request.target_handle)?);
+        if source.inode() == target.inode() {
+            // RFC 7862 §15.2.3: the server refuses it. The kernel copies by reading and writing.
+            return Err(Errno::OPNOTSUPP);
+        }
         let copied = target.copy_from(&source, request.offset, request.target_offset, request.length).await;
         copied.map(Copied).map_err(|error| without(&error))
     }
