@@ -184,6 +184,13 @@ structures! {
     NotifyPruneOut { count: u32, padding: u32, spare: u64 }
 }
 
+impl SetattrIn {
+    /// Returns whether `valid` has the bit.
+    pub(crate) fn has(&self, bit: u32) -> bool {
+        self.valid & bit != 0
+    }
+}
+
 /// Flags of the second word of INIT follow the first 16 bytes of its arguments.
 pub(crate) const INIT_FLAGS2_OFFSET: usize = size_of::<InitCompatIn>();
 

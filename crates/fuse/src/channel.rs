@@ -75,10 +75,6 @@ impl Channel {
         pending.iter().filter(|(_, request)| request.is_interrupted).map(|(unique, _)| *unique).collect()
     }
 
-    pub(crate) fn interrupted_count(&self) -> usize {
-        self.pending.lock().values().filter(|request| request.is_interrupted).count()
-    }
-
     /// Adds a request before the file system sees it. The kernel never repeats a number.
     pub(crate) fn register(&self, unique: u64, pending: Pending) {
         self.requests.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //! was read. When a clone is closed, the kernel ends its requests with ECONNABORTED; when the last is closed, the mount is dead.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -69,11 +69,5 @@ impl Device {
     /// Writes one message.
     pub(crate) fn send(&self, message: &[io::IoSlice<'_>]) -> rustix::io::Result<()> {
         rustix::io::writev(&self.0, message).map(drop)
-    }
-}
-
-impl AsFd for Device {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }

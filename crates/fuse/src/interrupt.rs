@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::abi::opcode;
@@ -20,14 +21,15 @@ const EARLY_MAX: usize = 1024;
 const EARLY_AGE_MAX: Duration = Duration::from_secs(10);
 
 /// A request whose thread is watched. There are at most as many as pending requests, which the kernel bounds.
-struct Watched {
+#[derive(Debug)]
+pub(crate) struct Watched {
     channel: Arc<Channel>,
     unique: u64,
     tid: u32,
     reason: Reason,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     /// The kernel sent an INTERRUPT.
     Interrupted,
@@ -35,26 +37,22 @@ enum Reason {
     Flush,
 }
 
-#[derive(Default)]
-struct Watch {
-    requests: Vec<Watched>,
-    is_stopped: bool,
-}
-
 /// The interrupted requests of a session.
-#[derive(Default)]
+#[derive(Debug)]
 pub(crate) struct Interrupts {
     channels: Vec<Arc<Channel>>,
     /// INTERRUPTs whose request was not found: another worker may have read it and not registered it yet.
     early: Mutex<VecDeque<(u64, Instant)>>,
     early_count: AtomicUsize,
-    watch: Mutex<Watch>,
-    changed: Condvar,
+    /// To the thread that runs [`watch`]; `None` ends it.
+    watch: Sender<Option<Watched>>,
 }
 
 impl Interrupts {
-    pub(crate) fn new(channels: Vec<Arc<Channel>>) -> Self {
-        Self { channels, ..Self::default() }
+    /// Returns them, and what [`watch`] receives.
+    pub(crate) fn new(channels: Vec<Arc<Channel>>) -> (Self, Receiver<Option<Watched>>) {
+        let (watch, watched) = mpsc::channel();
+        (Self { channels, early: Mutex::default(), early_count: AtomicUsize::new(0), watch }, watched)
     }
 
     /// Handles an INTERRUPT of the request `unique`.
@@ -121,42 +119,32 @@ impl Interrupts {
     }
 
     fn add(&self, request: Watched) {
-        self.watch.lock().requests.push(request);
-        self.changed.notify_one();
+        // Without the thread, the session is stopped.
+        let _ = self.watch.send(Some(request));
     }
 
-    /// Ends [`run`](Self::run).
+    /// Ends [`watch`].
     pub(crate) fn stop(&self) {
-        self.watch.lock().is_stopped = true;
-        self.changed.notify_one();
-    }
-
-    /// Checks threads until [`stop`](Self::stop).
-    pub(crate) fn run(&self) {
-        let mut watch = self.watch.lock();
-        while !watch.is_stopped {
-            let requests = std::mem::take(&mut watch.requests);
-            // /proc is read without the lock.
-            drop(watch);
-            let left: Vec<Watched> = requests.into_iter().filter(look).collect();
-            watch = self.watch.lock();
-            let has_new = !watch.requests.is_empty();
-            watch.requests.extend(left);
-            if watch.is_stopped || has_new {
-                continue;
-            }
-            if watch.requests.is_empty() {
-                self.changed.wait(&mut watch);
-            } else {
-                self.changed.wait_for(&mut watch, LOOK_INTERVAL);
-            }
-        }
+        let _ = self.watch.send(None);
     }
 }
 
-impl std::fmt::Debug for Interrupts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Interrupts").finish_non_exhaustive()
+/// Checks the threads of requests, first when a request comes and then regularly, until [`Interrupts::stop`].
+pub(crate) fn watch(requests: &Receiver<Option<Watched>>) {
+    let mut watched: Vec<Watched> = Vec::new();
+    let mut looked = Instant::now();
+    loop {
+        let is_idle = watched.is_empty();
+        let wait = if is_idle { Duration::MAX } else { LOOK_INTERVAL.saturating_sub(looked.elapsed()) };
+        match requests.recv_timeout(wait) {
+            Ok(Some(request)) if look(&request) => watched.push(request),
+            Ok(Some(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if looked.elapsed() >= LOOK_INTERVAL {
+            watched.retain(look);
+            looked = Instant::now();
+        }
     }
 }
 

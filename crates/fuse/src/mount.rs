@@ -110,25 +110,22 @@ impl std::error::Error for MountError {
 /// See [`MountError`].
 pub fn mount(directory: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let directory = check(directory)?;
+    let program = Path::new(FUSERMOUNT);
     let device = match Device::open() {
         Ok(device) => device,
-        Err(error) => return by_fusermount_after(error, &directory, options),
+        // The program opens the device itself, but cannot help if there is none.
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound => return Err(MountError::NoDevice),
+            io::ErrorKind::PermissionDenied => return by_fusermount(program, &directory, options),
+            _ => return Err(MountError::Io(PathBuf::from("/dev/fuse"), error)),
+        },
     };
     match mount_directly(&device, &directory, options)? {
         Ok(()) => Ok(device),
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {
-            by_fusermount(Path::new(FUSERMOUNT), &directory, options)
+            by_fusermount(program, &directory, options)
         }
         Err(error) => Err(MountError::Io(directory, error.into())),
-    }
-}
-
-/// `fusermount3` opens the device itself, but cannot help if there is none.
-fn by_fusermount_after(error: io::Error, directory: &Path, options: &Options) -> Result<OwnedFd, MountError> {
-    match error.kind() {
-        io::ErrorKind::NotFound => Err(MountError::NoDevice),
-        io::ErrorKind::PermissionDenied => by_fusermount(Path::new(FUSERMOUNT), directory, options),
-        _ => Err(MountError::Io(PathBuf::from("/dev/fuse"), error)),
     }
 }
 
@@ -174,19 +171,13 @@ fn mount_directly(
     let uid = rustix::process::getuid().as_raw();
     let gid = rustix::process::getgid().as_raw();
     let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", device.as_raw_fd());
-    for (is_on, option) in
-        [(options.allow_other, ",allow_other"), (options.default_permissions, ",default_permissions")]
-    {
-        data.push_str(if is_on { option } else { "" });
-    }
-    let flags = [
-        (options.read_only, MountFlags::RDONLY),
-        (!options.suid, MountFlags::NOSUID),
-        (!options.dev, MountFlags::NODEV),
-        (options.noexec, MountFlags::NOEXEC),
-    ];
-    let flags =
-        flags.into_iter().filter(|(is_on, _)| *is_on).fold(MountFlags::empty(), |all, (_, flag)| all | flag);
+    data.push_str(if options.allow_other { ",allow_other" } else { "" });
+    data.push_str(if options.default_permissions { ",default_permissions" } else { "" });
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOEXEC, options.noexec);
     let (source, kind, data) = (text(options.source.clone())?, text(kind)?, text(data)?);
     Ok(rustix::mount::mount(&source, directory, &kind, flags, &*data))
 }

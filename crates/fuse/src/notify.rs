@@ -16,7 +16,7 @@ use crate::types::{NAME_MAX, NodeId};
 ///
 /// A call can wait for locks that a request under way holds (a READ locks its pages, an operation on names its directory). It must be made
 /// by a thread on which no request's answer depends.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Notifier {
     channel: Arc<Channel>,
     can_prune: bool,
@@ -71,7 +71,10 @@ impl Notifier {
     }
 
     fn entry(&self, parent: NodeId, name: &[u8], flags: u32) -> io::Result<()> {
-        let message = abi::NotifyInvalEntryOut { parent: parent.0, namelen: name_length(name)?, flags };
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(Errno::INVAL.into());
+        }
+        let message = abi::NotifyInvalEntryOut { parent: parent.0, namelen: name.len() as u32, flags };
         known(self.channel.notify(notify::INVAL_ENTRY, &[message.as_bytes(), name, b"\0"]))
     }
 
@@ -90,19 +93,6 @@ impl Notifier {
     pub(crate) fn resend(&self) -> io::Result<()> {
         Ok(self.channel.notify(notify::RESEND, &[])?)
     }
-}
-
-impl std::fmt::Debug for Notifier {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Notifier").finish_non_exhaustive()
-    }
-}
-
-fn name_length(name: &[u8]) -> io::Result<u32> {
-    if name.is_empty() || name.len() > NAME_MAX {
-        return Err(Errno::INVAL.into());
-    }
-    Ok(name.len() as u32)
 }
 
 /// An inode or name that the kernel does not have needs no invalidation.

@@ -277,14 +277,8 @@ answer!(LockRange, |lock, _, body| {
     body.put(&abi::LkOut { lk: abi::FileLock { start: lock.start, end: lock.end, kind, pid: lock.pid } });
 });
 
-/// A position in a file.
-impl sealed::Sealed for u64 {}
-
-impl Answer for u64 {
-    fn encode(self, _: u32, body: &mut Body) {
-        body.put(&abi::LseekOut { offset: self });
-    }
-}
+// A position in a file.
+answer!(u64, |offset, _, body| body.put(&abi::LseekOut { offset }));
 
 /// Attributes as in statx(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

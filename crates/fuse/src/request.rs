@@ -112,18 +112,25 @@ pub(crate) trait Decode: Sized {
     fn decode(arguments: &mut Arguments<'_>) -> Result<Self, Malformed>;
 }
 
-/// Defines a request and its decoder.
+/// Defines a request and its decoder: each field with its value. The values take the arguments, in the order of the fields.
 macro_rules! request {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* } |$arguments:ident| $body:block) => {
+    (
+        $(#[$doc:meta])*
+        $name:ident |$arguments:ident| {
+            $(let $local:ident: $local_type:ty = $init:expr;)*
+            $($(#[$field_doc:meta])+ $field:ident: $type:ty = $value:expr,)*
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $name {
-            $($(#[$field_doc])* pub $field: $type,)*
+            $($(#[$field_doc])+ pub $field: $type,)*
         }
 
         impl Decode for $name {
             fn decode($arguments: &mut Arguments<'_>) -> Result<Self, Malformed> {
-                $body
+                $(let $local: $local_type = $init;)*
+                Ok(Self { $($field: $value,)* })
             }
         }
     };
@@ -178,15 +185,13 @@ pub(crate) fn decode_forgets(header: &InHeader, rest: Bytes) -> Result<Vec<Forge
         arguments.finish()?;
         return Ok(vec![Forget { node: NodeId(header.nodeid), lookups }]);
     }
-    let count = arguments.take::<abi::BatchForgetIn>()?.count as usize;
-    if count > arguments.rest.len() / size_of::<abi::ForgetOne>() {
-        return Err(Malformed::Truncated);
-    }
-    let mut forgets = Vec::with_capacity(count);
-    for _ in 0..count {
-        let one: abi::ForgetOne = arguments.take()?;
-        forgets.push(Forget { node: NodeId(one.nodeid), lookups: one.nlookup });
-    }
+    let count = arguments.take::<abi::BatchForgetIn>()?.count;
+    let mut next = || {
+        let abi::ForgetOne { nodeid, nlookup } = arguments.take()?;
+        Ok(Forget { node: NodeId(nodeid), lookups: nlookup })
+    };
+    // A count that exceeds the entries ends with an error, without memory for all.
+    let forgets = (0..count).map(|_| next()).collect::<Result<_, _>>()?;
     arguments.finish()?;
     Ok(forgets)
 }

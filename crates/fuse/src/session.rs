@@ -4,8 +4,8 @@ use std::any::Any;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::device::{Device, Received};
 use crate::filesystem::{Filesystem, dispatch};
 use crate::flags::Capabilities;
 use crate::hand_over::{Carried, HandOver};
-use crate::interrupt::Interrupts;
+use crate::interrupt::{Interrupts, watch};
 use crate::negotiate::{Config, MAX_WRITE_MAX, MAX_WRITE_MIN, State, WORKERS_MAX, invalid, negotiate};
 use crate::notify::Notifier;
 use crate::request::{decode_forgets, decode_interrupt, split_header};
@@ -128,8 +128,10 @@ impl Session {
     ///
     /// # Errors
     /// EAGAIN if a thread cannot be started.
-    pub fn serve<F: Filesystem>(self, filesystem: Arc<F>) -> io::Result<Serving> {
-        let interrupts = Arc::new(Interrupts::new(self.channels.clone()));
+    pub fn serve<F: Filesystem>(mut self, filesystem: Arc<F>) -> io::Result<Serving> {
+        let carried = std::mem::take(&mut self.carried);
+        let (interrupts, watched) = Interrupts::new(self.channels.clone());
+        let interrupts = Arc::new(interrupts);
         let shared = Arc::new(Shared {
             filesystem: Arc::clone(&filesystem),
             buffers: Buffers::new(self.state.buffer_size(), self.channels.len()),
@@ -141,58 +143,37 @@ impl Session {
         // Workers that run already end after their next request.
         let stop = |_: &io::Error| is_stopping.store(true, Ordering::SeqCst);
         let mut workers = Vec::with_capacity(self.channels.len());
-        let running = Arc::new(Running { count: AtomicUsize::new(0), waker: Mutex::default() });
+        let running = Arc::new(Running::default());
         for (number, channel) in self.channels.iter().enumerate() {
-            let own = self.carried.iter().filter(|request| request.channel as usize == number);
+            let own = carried.iter().filter(|request| request.channel as usize == number);
             let own: Vec<Carried> = own.cloned().collect();
             let (shared, channel) = (Arc::clone(&shared), Arc::clone(channel));
-            running.count.fetch_add(1, Ordering::SeqCst);
-            let counted = RunningWorker(Arc::clone(&running));
+            let running = Arc::clone(&running);
             let run = move || {
-                let _counted = counted;
+                let _running = running;
                 shared.run(&channel, own)
             };
             workers.push(Builder::new().name(format!("fuse-{number}")).spawn(run).inspect_err(stop)?);
         }
-        let watcher = {
-            let interrupts = Arc::clone(&interrupts);
-            Builder::new()
-                .name("fuse-interrupts".to_owned())
-                .spawn(move || interrupts.run())
-                .inspect_err(stop)?
-        };
+        let watcher = Builder::new().name("fuse-interrupts".to_owned());
+        let watcher = watcher.spawn(move || watch(&watched)).inspect_err(stop)?;
         // A stopped session may have left requests that were interrupted.
         for unique in self.channels.iter().flat_map(|channel| channel.interrupted()) {
             interrupts.interrupt(unique);
         }
-        let (channels, state) = (self.channels, self.state);
-        Ok(Serving {
-            channels,
-            state,
-            workers,
-            watcher: Watcher { interrupts, thread: Some(watcher) },
-            filesystem,
-            is_stopping,
-            running,
-        })
+        let watcher = Watcher { interrupts, thread: Some(watcher) };
+        let running = Arc::downgrade(&running);
+        Ok(Serving { session: self, workers, watcher, filesystem, is_stopping, running })
     }
 }
 
-/// The workers that still run, and the task that waits for their end.
-#[derive(Debug)]
-struct Running {
-    count: AtomicUsize,
-    waker: Mutex<Option<Waker>>,
-}
+/// Belongs to the workers that still run. Its end wakes the task that waits for theirs.
+#[derive(Debug, Default)]
+struct Running(Mutex<Option<Waker>>);
 
-/// Counts a worker until it is dropped.
-struct RunningWorker(Arc<Running>);
-
-impl Drop for RunningWorker {
+impl Drop for Running {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1
-            && let Some(waker) = self.0.waker.lock().take()
-        {
+        if let Some(waker) = self.0.get_mut().take() {
             waker.wake();
         }
     }
@@ -218,40 +199,39 @@ impl Drop for Watcher {
 /// A mount whose requests are served.
 #[derive(Debug)]
 pub struct Serving {
-    channels: Vec<Arc<Channel>>,
-    state: State,
+    session: Session,
     workers: Vec<JoinHandle<io::Result<()>>>,
     watcher: Watcher,
     /// Kept until requests are withdrawn: it may own replies, and a dropped reply answers EIO.
     filesystem: Arc<dyn Any + Send + Sync>,
     is_stopping: Arc<AtomicBool>,
-    running: Arc<Running>,
+    running: Weak<Running>,
 }
 
 impl Serving {
     /// Returns the negotiated properties.
     pub fn state(&self) -> &State {
-        &self.state
+        &self.session.state
     }
 
     /// Returns a handle for notifications.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(Arc::clone(&self.channels[0]), &self.state)
+        self.session.notifier()
     }
 
     /// Returns the number of requests that are not answered.
     pub fn pending(&self) -> usize {
-        self.channels.iter().map(|channel| channel.pending_count()).sum()
+        self.session.channels.iter().map(|channel| channel.pending_count()).sum()
     }
 
     /// Returns the number of requests that are not answered although the kernel interrupted them.
     pub fn interrupted(&self) -> usize {
-        self.channels.iter().map(|channel| channel.interrupted_count()).sum()
+        self.session.channels.iter().map(|channel| channel.interrupted().len()).sum()
     }
 
     /// Returns the number of requests of each worker since the start.
     pub fn requests(&self) -> Vec<u64> {
-        self.channels.iter().map(|channel| channel.requests()).collect()
+        self.session.channels.iter().map(|channel| channel.requests()).collect()
     }
 
     /// As [`Session::duplicate_devices`].
@@ -259,13 +239,15 @@ impl Serving {
     /// # Errors
     /// EMFILE.
     pub fn duplicate_devices(&self) -> io::Result<Vec<OwnedFd>> {
-        self.channels.iter().map(|channel| channel.device().duplicate()).collect()
+        self.session.duplicate_devices()
     }
 
     /// Is ready when all workers have ended, so that [`Self::wait`] returns at once. Keeps the waker of the last call.
     pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
-        *self.running.waker.lock() = Some(context.waker().clone());
-        if self.running.count.load(Ordering::SeqCst) == 0 { Poll::Ready(()) } else { Poll::Pending }
+        let Some(running) = self.running.upgrade() else { return Poll::Ready(()) };
+        *running.0.lock() = Some(context.waker().clone());
+        // If the last worker has ended meanwhile, dropping `running` wakes the task.
+        Poll::Pending
     }
 
     /// Waits until the file system is unmounted, or its connection aborted.
@@ -299,12 +281,7 @@ impl Serving {
             result = result.and(ended);
         }
         result?;
-        Ok(Stopped {
-            channels: self.channels,
-            state: self.state,
-            _watcher: self.watcher,
-            _filesystem: self.filesystem,
-        })
+        Ok(Stopped { session: self.session, _watcher: self.watcher, _filesystem: self.filesystem })
     }
 }
 
@@ -312,8 +289,7 @@ impl Serving {
 /// makes the mount dead (ENOTCONN) unless it was handed over.
 #[derive(Debug)]
 pub struct Stopped {
-    channels: Vec<Arc<Channel>>,
-    state: State,
+    session: Session,
     _watcher: Watcher,
     _filesystem: Arc<dyn Any + Send + Sync>,
 }
@@ -321,18 +297,18 @@ pub struct Stopped {
 impl Stopped {
     /// Returns the number of requests that are not answered.
     pub fn pending(&self) -> usize {
-        self.channels.iter().map(|channel| channel.pending_count()).sum()
+        self.session.channels.iter().map(|channel| channel.pending_count()).sum()
     }
 
     /// Returns the number of requests that are not answered, besides those that wait for a lock.
     pub fn unfinished(&self) -> usize {
-        self.channels.iter().map(|channel| channel.pending_besides(opcode::SETLKW)).sum()
+        self.session.channels.iter().map(|channel| channel.pending_besides(opcode::SETLKW)).sum()
     }
 
     /// Returns the session, to serve further requests in this process. Requests that are not answered stay so; their replies
     /// are delivered.
     pub fn resume(self) -> Session {
-        Session { channels: self.channels, state: self.state, carried: Vec::new() }
+        self.session
     }
 
     /// Takes all requests that are not answered, and returns them with the descriptors. Replies to them are not delivered from now on.
@@ -341,10 +317,9 @@ impl Stopped {
     /// # Errors
     /// EMFILE; then nothing is taken.
     pub fn hand_over(&self) -> io::Result<HandOver> {
-        let devices: Vec<OwnedFd> =
-            self.channels.iter().map(|channel| channel.device().duplicate()).collect::<io::Result<_>>()?;
+        let devices = self.session.duplicate_devices()?;
         let mut carried = Vec::new();
-        for (number, channel) in (0_u32..).zip(&self.channels) {
+        for (number, channel) in (0_u32..).zip(&self.session.channels) {
             let requests = channel.withdraw_all().into_iter();
             carried.extend(requests.map(|request| Carried {
                 channel: number,
@@ -352,7 +327,7 @@ impl Stopped {
                 message: request.message,
             }));
         }
-        Ok(HandOver { devices, state: self.state.clone(), carried })
+        Ok(HandOver { devices, state: self.session.state.clone(), carried })
     }
 }
 

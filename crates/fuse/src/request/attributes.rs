@@ -3,20 +3,17 @@
 use bytes::Bytes;
 
 use super::{Arguments, Decode, Malformed, XATTR_VALUE_MAX, reply_size};
-use crate::abi;
+use crate::abi::{self, fattr};
 use crate::types::{FileHandle, LockOwner, Name, NodeId, Timestamp};
 
 request! {
     /// Requests attributes.
-    Getattr {
-        /// The inode.
-        node: NodeId,
-        /// An open file through which they are requested.
-        handle: Option<FileHandle>,
-    } |a| {
-        let node = a.node();
+    Getattr |a| {
         let args: abi::GetattrIn = a.take()?;
-        Ok(Self { node, handle: (args.getattr_flags & abi::GETATTR_FH != 0).then_some(FileHandle(args.fh)) })
+        /// The inode.
+        node: NodeId = a.node(),
+        /// An open file through which they are requested.
+        handle: Option<FileHandle> = (args.getattr_flags & abi::GETATTR_FH != 0).then_some(FileHandle(args.fh)),
     }
 }
 
@@ -31,149 +28,131 @@ pub enum SetTime {
 
 request! {
     /// Changes attributes; the reply contains all attributes.
-    Setattr {
-        /// The inode.
-        node: NodeId,
-        /// An open file through which they are changed (ftruncate).
-        handle: Option<FileHandle>,
-        /// New permissions.
-        mode: Option<u32>,
-        /// New owner.
-        uid: Option<u32>,
-        /// New group.
-        gid: Option<u32>,
-        /// New length in bytes.
-        size: Option<u64>,
-        /// New time of access.
-        atime: Option<SetTime>,
-        /// New time of modification.
-        mtime: Option<SetTime>,
-        /// New time of change; only with the kernel's writeback cache.
-        ctime: Option<Timestamp>,
-        /// Owner of mandatory locks at a truncation.
-        lock_owner: Option<LockOwner>,
-        /// Clear the set-user-ID and set-group-ID bits.
-        kill_suidgid: bool,
-    } |a| {
-        use abi::fattr;
-        let node = a.node();
+    Setattr |a| {
         let args: abi::SetattrIn = a.take()?;
-        let has = |bit: u32| args.valid & bit != 0;
-        let time = |seconds: u64, nanoseconds| Timestamp { seconds: seconds.cast_signed(), nanoseconds };
-        let set = |bit, now, to| has(bit).then_some(if has(now) { SetTime::Now } else { SetTime::To(to) });
-        Ok(Self {
-            node,
-            handle: has(fattr::FH).then_some(FileHandle(args.fh)),
-            mode: has(fattr::MODE).then_some(args.mode),
-            uid: has(fattr::UID).then_some(args.uid),
-            gid: has(fattr::GID).then_some(args.gid),
-            size: has(fattr::SIZE).then_some(args.size),
-            atime: set(fattr::ATIME, fattr::ATIME_NOW, time(args.atime, args.atimensec)),
-            mtime: set(fattr::MTIME, fattr::MTIME_NOW, time(args.mtime, args.mtimensec)),
-            ctime: has(fattr::CTIME).then_some(time(args.ctime, args.ctimensec)),
-            lock_owner: has(fattr::LOCKOWNER).then_some(LockOwner(args.lock_owner)),
-            kill_suidgid: has(fattr::KILL_SUIDGID),
-        })
+        /// The inode.
+        node: NodeId = a.node(),
+        /// An open file through which they are changed (ftruncate).
+        handle: Option<FileHandle> = args.has(fattr::FH).then_some(FileHandle(args.fh)),
+        /// New permissions.
+        mode: Option<u32> = args.has(fattr::MODE).then_some(args.mode),
+        /// New owner.
+        uid: Option<u32> = args.has(fattr::UID).then_some(args.uid),
+        /// New group.
+        gid: Option<u32> = args.has(fattr::GID).then_some(args.gid),
+        /// New length in bytes.
+        size: Option<u64> = args.has(fattr::SIZE).then_some(args.size),
+        /// New time of access.
+        atime: Option<SetTime> = set_time(&args, fattr::ATIME, fattr::ATIME_NOW, args.atime, args.atimensec),
+        /// New time of modification.
+        mtime: Option<SetTime> = set_time(&args, fattr::MTIME, fattr::MTIME_NOW, args.mtime, args.mtimensec),
+        /// New time of change; only with the kernel's writeback cache.
+        ctime: Option<Timestamp> = args.has(fattr::CTIME).then_some(timestamp(args.ctime, args.ctimensec)),
+        /// Owner of mandatory locks at a truncation.
+        lock_owner: Option<LockOwner> = args.has(fattr::LOCKOWNER).then_some(LockOwner(args.lock_owner)),
+        /// Clear the set-user-ID and set-group-ID bits.
+        kill_suidgid: bool = args.has(fattr::KILL_SUIDGID),
     }
+}
+
+fn timestamp(seconds: u64, nanoseconds: u32) -> Timestamp {
+    Timestamp { seconds: seconds.cast_signed(), nanoseconds }
+}
+
+/// Returns the new time if the bit `set` is there, and the server's if the bit `now` is too.
+fn set_time(args: &abi::SetattrIn, set: u32, now: u32, seconds: u64, nanoseconds: u32) -> Option<SetTime> {
+    let time = if args.has(now) { SetTime::Now } else { SetTime::To(timestamp(seconds, nanoseconds)) };
+    args.has(set).then_some(time)
 }
 
 request! {
     /// Requests statistics of the file system.
-    Statfs {
+    Statfs |a| {
         /// Any inode of it.
-        node: NodeId,
-    } |a| { Ok(Self { node: a.node() }) }
-}
-
-request! {
-    /// Sets an extended attribute.
-    Setxattr {
-        /// The inode.
-        node: NodeId,
-        /// Its name.
-        name: Name,
-        /// Its value; at most [`XATTR_VALUE_MAX`] bytes.
-        value: Bytes,
-        /// `XATTR_CREATE`, `XATTR_REPLACE`.
-        flags: u32,
-        /// Clear the set-group-ID bit (an ACL is set).
-        kills_sgid: bool,
-    } |a| {
-        let (size, flags, more) = if a.setxattr_ext {
-            let args: abi::SetxattrIn = a.take()?;
-            (args.size, args.flags, args.setxattr_flags)
-        } else {
-            let args: abi::SetxattrCompatIn = a.take()?;
-            (args.size, args.flags, 0)
-        };
-        let name = a.attribute_name()?;
-        let value = a.data(size, XATTR_VALUE_MAX)?;
-        Ok(Self { node: a.node(), name, value, flags, kills_sgid: more & abi::SETXATTR_ACL_KILL_SGID != 0 })
+        node: NodeId = a.node(),
     }
 }
 
 request! {
-    /// Reads an extended attribute.
-    Getxattr {
+    /// Sets an extended attribute.
+    Setxattr |a| {
+        let args: abi::SetxattrIn = setxattr_arguments(a)?;
         /// The inode.
-        node: NodeId,
+        node: NodeId = a.node(),
         /// Its name.
-        name: Name,
-        /// Maximum number of bytes of the value; 0 requests its length. The reply to a longer value is ERANGE.
-        size: u32,
-    } |a| {
+        name: Name = a.attribute_name()?,
+        /// Its value; at most [`XATTR_VALUE_MAX`] bytes.
+        value: Bytes = a.data(args.size, XATTR_VALUE_MAX)?,
+        /// `XATTR_CREATE`, `XATTR_REPLACE`.
+        flags: u32 = args.flags,
+        /// Clear the set-group-ID bit (an ACL is set).
+        kills_sgid: bool = args.setxattr_flags & abi::SETXATTR_ACL_KILL_SGID != 0,
+    }
+}
+
+fn setxattr_arguments(a: &mut Arguments<'_>) -> Result<abi::SetxattrIn, Malformed> {
+    if a.setxattr_ext {
+        return a.take();
+    }
+    let abi::SetxattrCompatIn { size, flags } = a.take()?;
+    Ok(abi::SetxattrIn { size, flags, ..abi::SetxattrIn::default() })
+}
+
+request! {
+    /// Reads an extended attribute.
+    Getxattr |a| {
         let args: abi::GetxattrIn = a.take()?;
-        Ok(Self { node: a.node(), name: a.attribute_name()?, size: reply_size(args.size)? })
+        /// The inode.
+        node: NodeId = a.node(),
+        /// Its name.
+        name: Name = a.attribute_name()?,
+        /// Maximum number of bytes of the value; 0 requests its length. The reply to a longer value is ERANGE.
+        size: u32 = reply_size(args.size)?,
     }
 }
 
 request! {
     /// Lists names of extended attributes, each with a NUL.
-    Listxattr {
-        /// The inode.
-        node: NodeId,
-        /// As in [`Getxattr`].
-        size: u32,
-    } |a| {
+    Listxattr |a| {
         let args: abi::GetxattrIn = a.take()?;
-        Ok(Self { node: a.node(), size: reply_size(args.size)? })
+        /// The inode.
+        node: NodeId = a.node(),
+        /// As in [`Getxattr`].
+        size: u32 = reply_size(args.size)?,
     }
 }
 
 request! {
     /// Removes an extended attribute.
-    Removexattr {
+    Removexattr |a| {
         /// The inode.
-        node: NodeId,
+        node: NodeId = a.node(),
         /// Its name.
-        name: Name,
-    } |a| { Ok(Self { node: a.node(), name: a.attribute_name()? }) }
+        name: Name = a.attribute_name()?,
+    }
 }
 
 request! {
     /// Checks access, as access(2); not sent if the kernel checks permissions (`default_permissions`).
-    Access {
+    Access |a| {
         /// The inode.
-        node: NodeId,
+        node: NodeId = a.node(),
         /// `R_OK`, `W_OK`, `X_OK`.
-        mask: u32,
-    } |a| { Ok(Self { node: a.node(), mask: a.take::<abi::AccessIn>()?.mask }) }
+        mask: u32 = a.take::<abi::AccessIn>()?.mask,
+    }
 }
 
 request! {
     /// Requests attributes as statx(2), including the time of birth.
-    Statx {
-        /// The inode.
-        node: NodeId,
-        /// An open file through which they are requested.
-        handle: Option<FileHandle>,
-        /// `AT_STATX_…`.
-        flags: u32,
-        /// `STATX_…`: the requested attributes.
-        mask: u32,
-    } |a| {
+    Statx |a| {
         let args: abi::StatxIn = a.take()?;
-        let handle = (args.getattr_flags & abi::GETATTR_FH != 0).then_some(FileHandle(args.fh));
-        Ok(Self { node: a.node(), handle, flags: args.sx_flags, mask: args.sx_mask })
+        /// The inode.
+        node: NodeId = a.node(),
+        /// An open file through which they are requested.
+        handle: Option<FileHandle> = (args.getattr_flags & abi::GETATTR_FH != 0).then_some(FileHandle(args.fh)),
+        /// `AT_STATX_…`.
+        flags: u32 = args.sx_flags,
+        /// `STATX_…`: the requested attributes.
+        mask: u32 = args.sx_mask,
     }
 }

@@ -6,183 +6,165 @@ use crate::types::{FileHandle, NAME_MAX, Name, NodeId, TARGET_MAX};
 
 request! {
     /// Asks for the entry of a name.
-    Lookup {
+    Lookup |a| {
         /// The directory.
-        parent: NodeId,
+        parent: NodeId = a.node(),
         /// The name in it. `.` and `..` only with `Capabilities::EXPORT_SUPPORT`.
-        name: Name,
-    } |a| { Ok(Self { parent: a.node(), name: a.name()? }) }
+        name: Name = a.name()?,
+    }
 }
 
 request! {
     /// Reads the target of a symbolic link.
-    Readlink {
+    Readlink |a| {
         /// The link.
-        node: NodeId,
-    } |a| { Ok(Self { node: a.node() }) }
+        node: NodeId = a.node(),
+    }
 }
 
 request! {
     /// Creates a symbolic link.
-    Symlink {
+    Symlink |a| {
         /// The directory.
-        parent: NodeId,
+        parent: NodeId = a.node(),
         /// Name of the link.
-        name: Name,
+        name: Name = a.name()?,
         /// Its target.
-        target: Name,
-    } |a| { Ok(Self { parent: a.node(), name: a.name()?, target: a.terminated(TARGET_MAX)? }) }
+        target: Name = a.terminated(TARGET_MAX)?,
+    }
 }
 
 request! {
     /// Creates a file, device, socket or pipe.
-    Mknod {
-        /// The directory.
-        parent: NodeId,
-        /// The new name.
-        name: Name,
-        /// Type and permissions.
-        mode: u32,
-        /// Number of a device.
-        device: u32,
-        /// The caller's umask; applied by the kernel unless `Capabilities::DONT_MASK` is on.
-        umask: u32,
-    } |a| {
+    Mknod |a| {
         let args: abi::MknodIn = a.take()?;
-        Ok(Self { parent: a.node(), name: a.name()?, mode: args.mode, device: args.rdev, umask: args.umask })
+        /// The directory.
+        parent: NodeId = a.node(),
+        /// The new name.
+        name: Name = a.name()?,
+        /// Type and permissions.
+        mode: u32 = args.mode,
+        /// Number of a device.
+        device: u32 = args.rdev,
+        /// The caller's umask; applied by the kernel unless `Capabilities::DONT_MASK` is on.
+        umask: u32 = args.umask,
     }
 }
 
 request! {
     /// Creates a directory.
-    Mkdir {
-        /// The directory above.
-        parent: NodeId,
-        /// The new name.
-        name: Name,
-        /// Permissions.
-        mode: u32,
-        /// As in [`Mknod`].
-        umask: u32,
-    } |a| {
+    Mkdir |a| {
         let args: abi::MkdirIn = a.take()?;
-        Ok(Self { parent: a.node(), name: a.name()?, mode: args.mode, umask: args.umask })
+        /// The directory above.
+        parent: NodeId = a.node(),
+        /// The new name.
+        name: Name = a.name()?,
+        /// Permissions.
+        mode: u32 = args.mode,
+        /// As in [`Mknod`].
+        umask: u32 = args.umask,
     }
 }
 
 request! {
     /// Removes a name of a file.
-    Unlink {
+    Unlink |a| {
         /// The directory.
-        parent: NodeId,
+        parent: NodeId = a.node(),
         /// The name.
-        name: Name,
-    } |a| { Ok(Self { parent: a.node(), name: a.name()? }) }
+        name: Name = a.name()?,
+    }
 }
 
 request! {
     /// Removes an empty directory.
-    Rmdir {
+    Rmdir |a| {
         /// The directory above.
-        parent: NodeId,
+        parent: NodeId = a.node(),
         /// The name.
-        name: Name,
-    } |a| { Ok(Self { parent: a.node(), name: a.name()? }) }
+        name: Name = a.name()?,
+    }
 }
 
 request! {
     /// Renames.
-    Rename {
-        /// The old directory.
-        parent: NodeId,
-        /// The old name.
-        name: Name,
-        /// The new directory.
-        new_parent: NodeId,
-        /// The new name.
-        new_name: Name,
-        /// `RENAME_NOREPLACE`, `RENAME_EXCHANGE`, `RENAME_WHITEOUT`.
-        flags: u32,
-    } |a| {
-        let (new_parent, flags) = if a.header.opcode == opcode::RENAME2 {
-            let args: abi::Rename2In = a.take()?;
-            (args.newdir, args.flags)
-        } else {
-            (a.take::<abi::RenameIn>()?.newdir, 0)
+    Rename |a| {
+        let args: abi::Rename2In = match a.header.opcode {
+            opcode::RENAME2 => a.take()?,
+            _ => abi::Rename2In { newdir: a.take::<abi::RenameIn>()?.newdir, ..abi::Rename2In::default() },
         };
-        Ok(Self { parent: a.node(), name: a.name()?, new_parent: NodeId(new_parent), new_name: a.name()?, flags })
+        /// The old directory.
+        parent: NodeId = a.node(),
+        /// The old name.
+        name: Name = a.name()?,
+        /// The new directory.
+        new_parent: NodeId = NodeId(args.newdir),
+        /// The new name.
+        new_name: Name = a.name()?,
+        /// `RENAME_NOREPLACE`, `RENAME_EXCHANGE`, `RENAME_WHITEOUT`.
+        flags: u32 = args.flags,
     }
 }
 
 request! {
     /// Creates one more name of a file.
-    Link {
+    Link |a| {
         /// The file.
-        node: NodeId,
+        node: NodeId = NodeId(a.take::<abi::LinkIn>()?.oldnodeid),
         /// The directory.
-        parent: NodeId,
+        parent: NodeId = a.node(),
         /// The new name.
-        name: Name,
-    } |a| {
-        let args: abi::LinkIn = a.take()?;
-        Ok(Self { node: NodeId(args.oldnodeid), parent: a.node(), name: a.name()? })
+        name: Name = a.name()?,
     }
 }
 
 request! {
     /// Creates and opens a file.
-    Create {
-        /// The directory.
-        parent: NodeId,
-        /// The new name.
-        name: Name,
-        /// Flags of open(2).
-        flags: u32,
-        /// Type and permissions.
-        mode: u32,
-        /// As in [`Mknod`].
-        umask: u32,
-        /// As in [`Open`].
-        kill_suidgid: bool,
-    } |a| {
+    Create |a| {
         let args: abi::CreateIn = a.take()?;
-        let kill_suidgid = args.open_flags & abi::OPEN_KILL_SUIDGID != 0;
-        Ok(Self { parent: a.node(), name: a.name()?, flags: args.flags, mode: args.mode, umask: args.umask, kill_suidgid })
+        /// The directory.
+        parent: NodeId = a.node(),
+        /// The new name.
+        name: Name = a.name()?,
+        /// Flags of open(2).
+        flags: u32 = args.flags,
+        /// Type and permissions.
+        mode: u32 = args.mode,
+        /// As in [`Mknod`].
+        umask: u32 = args.umask,
+        /// As in [`Open`].
+        kill_suidgid: bool = args.open_flags & abi::OPEN_KILL_SUIDGID != 0,
     }
 }
 
 request! {
     /// Creates and opens a file without a name (`O_TMPFILE`).
-    Tmpfile {
-        /// The directory.
-        parent: NodeId,
-        /// Flags of open(2).
-        flags: u32,
-        /// Type and permissions.
-        mode: u32,
-        /// As in [`Mknod`].
-        umask: u32,
-    } |a| {
+    Tmpfile |a| {
         let args: abi::CreateIn = a.take()?;
         // The kernel sends a name without meaning, `/`.
-        a.terminated(NAME_MAX)?;
-        Ok(Self { parent: a.node(), flags: args.flags, mode: args.mode, umask: args.umask })
+        let _name: Name = a.terminated(NAME_MAX)?;
+        /// The directory.
+        parent: NodeId = a.node(),
+        /// Flags of open(2).
+        flags: u32 = args.flags,
+        /// Type and permissions.
+        mode: u32 = args.mode,
+        /// As in [`Mknod`].
+        umask: u32 = args.umask,
     }
 }
 
 request! {
     /// Reads a listing. An empty reply is its end.
-    Readdir {
-        /// The directory.
-        node: NodeId,
-        /// The open directory.
-        handle: FileHandle,
-        /// 0, or the position that the file system gave to the last entry read.
-        offset: u64,
-        /// Maximum number of bytes of the reply; at most [`REPLY_DATA_MAX`].
-        size: u32,
-    } |a| {
+    Readdir |a| {
         let args: abi::ReadIn = a.take()?;
-        Ok(Self { node: a.node(), handle: FileHandle(args.fh), offset: args.offset, size: reply_size(args.size)? })
+        /// The directory.
+        node: NodeId = a.node(),
+        /// The open directory.
+        handle: FileHandle = FileHandle(args.fh),
+        /// 0, or the position that the file system gave to the last entry read.
+        offset: u64 = args.offset,
+        /// Maximum number of bytes of the reply; at most [`REPLY_DATA_MAX`].
+        size: u32 = reply_size(args.size)?,
     }
 }
