@@ -129,7 +129,12 @@ impl Calls {
         procedure: Procedure,
         encode: impl FnOnce(&mut RecordWriter),
     ) -> Result<(T, bool), OpError> {
-        let held = Box::new(HeldPermit(self.permits.take().await));
+        let began = self.engine.now();
+        let (permit, has_waited) = self.permits.take_and_tell().await;
+        if has_waited {
+            self.engine.note_wait(began);
+        }
+        let held = Box::new(HeldPermit(permit));
         let mut call = self.engine.call_labelled(self.pick_connection(), procedure.label(), held, |xid| {
             let mut record = start_record(xid, caller, procedure);
             encode(&mut record);

@@ -114,8 +114,14 @@ impl Permits {
 
     /// Waits for a permit.
     pub(crate) async fn take(self: &Arc<Self>) -> Permit {
+        self.take_and_tell().await.0
+    }
+
+    /// As [`Self::take`]; returns whether the task had to wait, too.
+    pub(crate) async fn take_and_tell(self: &Arc<Self>) -> (Permit, bool) {
         let mut place = PermitPlace { permits: self, ticket: Ticket::default(), has_waited: false };
-        poll_fn(|context| place.poll(context)).await
+        let permit = poll_fn(|context| place.poll(context)).await;
+        (permit, place.has_waited)
     }
 
     /// Returns the number in use, and the number of tasks that had to wait for one so far.
@@ -247,6 +253,7 @@ mod tests {
         drop(first);
         assert!(third.as_mut().now_or_never().is_some());
         assert_eq!(permits.usage(), (1, 1), "the third was returned at once");
+        assert!(permits.take_and_tell().now_or_never().is_some_and(|(_, has_waited)| !has_waited));
         drop(permits.take());
         assert_eq!(permits.usage(), (1, 1));
     }

@@ -32,6 +32,7 @@ mod error;
 mod round_trips;
 mod timer;
 mod traffic;
+mod waits;
 
 use accepted::Accepting;
 pub use accepted::{ACCEPTED_CALLS_MAX, ACCEPTED_MAX, AcceptedId, CallbackPath};
@@ -44,6 +45,7 @@ use traffic::{CallTimes, TrafficTable};
 
 use crate::attributes::Timestamp;
 pub use traffic::{Label, Traffic};
+pub use waits::Waits;
 
 /// Maximum number of connections of one client.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -79,6 +81,8 @@ pub trait Completion: Send {
 /// Calls of one client to one server. See the [module's documentation](self).
 pub struct Engine {
     state: Mutex<State>,
+    /// Locked last.
+    waits: Mutex<Waits>,
     clock: Arc<dyn Clock>,
 }
 
@@ -124,7 +128,8 @@ impl Engine {
     /// Creates an engine without connections. `first_xid` should be random: a server may remember those of an earlier process.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, first_xid: u32) -> Self {
-        Self { state: Mutex::new(State { next_xid: first_xid, ..State::default() }), clock }
+        let state = Mutex::new(State { next_xid: first_xid, ..State::default() });
+        Self { state, waits: Mutex::default(), clock }
     }
 
     /// Opens a connection to a port of the server. The transport connects at once, and again after each loss while calls
@@ -176,6 +181,12 @@ impl Engine {
     /// Counts an error status in the reply to a call with this label: only callers decode results.
     pub fn note_error(&self, label: Label) {
         self.state.lock().traffic.error(label);
+    }
+
+    /// Counts a request that has waited since `began` for a slot, or for one of the calls in flight, and has it now.
+    pub(crate) fn note_wait(&self, began: Duration) {
+        let time = self.now().saturating_sub(began);
+        self.waits.lock().add(time);
     }
 
     /// Starts a call and returns a future with the record of its reply. `encode` gets the transaction ID and returns the call.
@@ -324,6 +335,12 @@ impl Engine {
     #[must_use]
     pub fn traffic(&self) -> BTreeMap<Label, Traffic> {
         self.state.lock().traffic.all()
+    }
+
+    /// Returns how long requests have waited for slots so far, or for calls in flight.
+    #[must_use]
+    pub fn waits(&self) -> Waits {
+        *self.waits.lock()
     }
 
     /// Returns whether the engine was shut down.

@@ -349,3 +349,16 @@ fn traffic_counts_requests_once_and_bytes_each_time() {
 }
 
 mod accepted;
+
+#[test]
+fn waits_have_their_sum_and_deviation() {
+    let test = Test::connected();
+    for milliseconds in [1000, 3000] {
+        let began = test.engine.now();
+        test.clock.advance(milliseconds);
+        test.engine.note_wait(began);
+    }
+    // 1 s and 3 s: the squares are 1 and 9.
+    let expected = Waits { count: 2, time: Duration::from_secs(4), squares: 10.0 };
+    assert_eq!(test.engine.waits(), expected);
+}

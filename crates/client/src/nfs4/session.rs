@@ -441,7 +441,7 @@ impl Session {
 
     /// Waits for a slot; `None` once the session is lost.
     async fn take_slot(self: &Arc<Self>, cache_this: bool) -> Option<SlotUse> {
-        let mut place = Waiting { session: self, ticket: Ticket::default(), has_waited: false };
+        let mut place = Waiting { session: self, ticket: Ticket::default(), waits_since: None };
         poll_fn(|context| place.poll(cache_this, context)).await
     }
 }
@@ -469,7 +469,8 @@ pub(crate) enum SessionEvent {
 struct Waiting<'a> {
     session: &'a Arc<Session>,
     ticket: Ticket,
-    has_waited: bool,
+    /// When it began to wait.
+    waits_since: Option<Duration>,
 }
 
 impl Waiting<'_> {
@@ -481,8 +482,14 @@ impl Waiting<'_> {
         }
         let polled = queue.poll(&mut self.ticket, context, || sequencer.take(cache_this));
         drop(table);
-        if polled.is_pending() && !std::mem::replace(&mut self.has_waited, true) {
-            self.session.slot_waits.fetch_add(1, Ordering::Relaxed);
+        let engine = &self.session.engine;
+        match (polled.is_pending(), self.waits_since) {
+            (true, None) => {
+                self.waits_since = Some(engine.now());
+                self.session.slot_waits.fetch_add(1, Ordering::Relaxed);
+            }
+            (false, Some(began)) => engine.note_wait(began),
+            _ => {}
         }
         polled.map(|place| Some(SlotUse::new(self.session, place, None)))
     }

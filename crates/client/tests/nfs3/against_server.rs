@@ -299,6 +299,7 @@ fn no_more_calls_are_in_flight_than_configured() {
         }
     });
     assert_eq!((link.longest_queue.get(), client.slot_use()), (3, (0, 17)));
+    assert_eq!(link.engine.waits().count, 17, "each of them has had its turn");
 }
 
 /// A caller that stops waiting frees its permit only when the server has answered.

@@ -105,7 +105,9 @@ impl WaitingCall<'_> {
             let polled = queue.poll(&mut ticket, context, || sequencer.take(false));
             if polled.is_pending() {
                 let waker = context.waker().clone();
-                self.number = Some(sharing.add(self.credential.clone(), self.ops.to_vec(), ticket, waker));
+                let now = session.engine.now();
+                self.number =
+                    Some(sharing.add(self.credential.clone(), self.ops.to_vec(), ticket, waker, now));
                 session.slot_waits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
             return polled.map(|place| Turn::Slot(SlotUse::new(session, place, None)));
@@ -123,6 +125,7 @@ impl WaitingCall<'_> {
                 let polled = queue.poll(&mut call.ticket, context, || sequencer.take(false));
                 polled.map(|place| {
                     let members = sharing.start(number, sequencer.max(), &session.limits, queue);
+                    sharing.ended_waits(&members).for_each(|began| session.engine.note_wait(began));
                     let members = Some(Arc::new(SharedMembers(Mutex::new(members))));
                     Turn::Slot(SlotUse::new(session, place, members))
                 })

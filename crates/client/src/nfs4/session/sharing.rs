@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::task::Waker;
+use std::time::Duration;
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::types::{HasStatus, Status};
@@ -61,6 +62,8 @@ pub(super) struct Call {
     /// Its place now; none while it is sent.
     pub(super) ticket: Ticket,
     pub(super) waker: Waker,
+    /// When it began to wait; none once it was sent.
+    waits_since: Option<Duration>,
 }
 
 /// What becomes of a waiting call.
@@ -80,13 +83,27 @@ pub(super) enum CallState {
 pub(super) type Member = (u64, usize);
 
 impl Sharing {
-    /// Adds a call that waits in the queue for slots with this ticket; returns its number.
-    pub(super) fn add(&mut self, credential: OpaqueAuth, ops: Vec<Op>, ticket: Ticket, waker: Waker) -> u64 {
+    /// Adds a call that waits in the queue for slots with this ticket from now on; returns its number.
+    pub(super) fn add(
+        &mut self,
+        credential: OpaqueAuth,
+        ops: Vec<Op>,
+        ticket: Ticket,
+        waker: Waker,
+        now: Duration,
+    ) -> u64 {
         self.next += 1;
-        let place = ticket.place().unwrap_or_default();
-        self.calls
-            .insert(self.next, Call { credential, ops, state: CallState::Waiting, place, ticket, waker });
+        let (place, waits_since) = (ticket.place().unwrap_or_default(), Some(now));
+        let state = CallState::Waiting;
+        self.calls.insert(self.next, Call { credential, ops, state, place, ticket, waker, waits_since });
         self.next
+    }
+
+    /// Returns when those members of a compound began to wait that are sent for the first time.
+    pub(super) fn ended_waits(&mut self, members: &[Member]) -> impl Iterator<Item = Duration> {
+        let taken =
+            |(number, _): &Member| self.calls.get_mut(number).and_then(|call| call.waits_since.take());
+        members.iter().filter_map(taken)
     }
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Call> {
@@ -231,7 +248,7 @@ mod tests {
         for ops in calls {
             let mut ticket = Ticket::default();
             assert!(queue.poll(&mut ticket, &mut context, || None::<()>).is_pending());
-            sharing.add(OpaqueAuth::NONE, ops.clone(), ticket, Waker::noop().clone());
+            sharing.add(OpaqueAuth::NONE, ops.clone(), ticket, Waker::noop().clone(), Duration::ZERO);
         }
         (sharing, queue)
     }
@@ -288,6 +305,8 @@ mod tests {
         let (mut sharing, mut queue) = waiting(&[lookup(), getattr(), getattr(), lookup(), getattr()]);
         let members = start((&mut sharing, &mut queue), 1, 3, &LIMITS);
         assert_eq!(numbers(&members), [1, 4, 5]);
+        assert_eq!(sharing.ended_waits(&members).count(), 3);
+        assert_eq!(sharing.ended_waits(&members).count(), 0, "once, even if they wait again");
         assert_eq!(sharing.ops(&members), [lookup(), lookup(), getattr()].concat());
         assert_eq!(numbers(&start((&mut sharing, &mut queue), 2, 3, &LIMITS)), [2]);
         assert_eq!(numbers(&start((&mut sharing, &mut queue), 3, 3, &LIMITS)), [3]);
