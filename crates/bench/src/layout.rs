@@ -36,11 +36,37 @@ pub const FILE_BYTES: u64 = 64 << 20;
 pub const FILES: [(&str, u32); 3] =
     [(READ_FILE, LARGE_BYTES), (SMALL_WRITE_FILE, SMALL_BYTES), (LARGE_WRITE_FILE, LARGE_BYTES)];
 
+/// The difference between two consecutive words of the pattern, as big-endian numbers.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// Returns the eight bytes of [`READ_FILE`] at `offset` (a multiple of 8).
 #[must_use]
 pub fn pattern_word(offset: u64) -> [u8; 8] {
     // Multiplying by an odd constant is a bijection, so that no two places hold the same word.
-    (offset / 8 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+    (offset / 8 + 1).wrapping_mul(STEP).to_be_bytes()
+}
+
+/// Returns the first place in `data`, which begin at file offset `offset`, that does not hold the pattern.
+#[must_use]
+pub fn first_difference(offset: u64, data: &[u8]) -> Option<usize> {
+    let lead = (offset.next_multiple_of(8) - offset).min(data.len() as u64) as usize;
+    let (head, rest) = data.split_at(lead);
+    let (words, tail) = rest.as_chunks::<8>();
+    let expected_byte = |place: u64| pattern_word(place - place % 8)[(place % 8) as usize];
+    let is_equal = |start: usize, bytes: &[u8]| {
+        (offset + start as u64..).zip(bytes).all(|(place, byte)| *byte == expected_byte(place))
+    };
+    // Consecutive words differ by a constant, so that a comparison needs no multiplication.
+    let mut expected = u64::from_be_bytes(pattern_word(offset + lead as u64));
+    let mut difference = 0;
+    for word in words {
+        difference |= u64::from_be_bytes(*word) ^ expected;
+        expected = expected.wrapping_add(STEP);
+    }
+    if difference == 0 && is_equal(0, head) && is_equal(data.len() - tail.len(), tail) {
+        return None;
+    }
+    (offset..).zip(data).position(|(place, byte)| *byte != expected_byte(place))
 }
 
 /// Fills `block`, which starts at file offset `offset`, with the pattern.
@@ -108,6 +134,26 @@ fn write_pattern(file: &mut File, block_bytes: u32) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn any_difference_is_found_at_its_place() {
+        let mut file = vec![0; 4096];
+        fill_pattern(0, &mut file);
+        for (start, end) in [(0, 4096), (0, 0), (3, 5), (3, 8), (5, 100), (8, 24), (1, 4095), (4090, 4093)] {
+            let part = &file[start..end];
+            assert_eq!(first_difference(start as u64, part), None, "{start}..{end}");
+            for place in 0..part.len() {
+                let mut damaged = part.to_vec();
+                damaged[place] ^= 0x40;
+                assert_eq!(first_difference(start as u64, &damaged), Some(place), "{start}..{end}");
+                if let Some(last) = damaged.last_mut() {
+                    *last ^= 1;
+                }
+                assert_eq!(first_difference(start as u64, &damaged), Some(place), "the first of two");
+            }
+        }
+        assert_eq!(first_difference(8, &file[..64]), Some(0), "data of another place");
+    }
 
     #[test]
     fn prepared_file_holds_the_pattern_everywhere() {

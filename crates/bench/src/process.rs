@@ -31,13 +31,34 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
 /// # Errors
 /// If the process is gone.
 pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    status_bytes(pid, "VmRSS:")
+}
+
+/// Returns the largest resident set of process `pid` since its start or [`reset_peak`], in bytes (`VmHWM`).
+///
+/// # Errors
+/// If the process is gone.
+pub fn peak_bytes(pid: u32) -> io::Result<u64> {
+    status_bytes(pid, "VmHWM:")
+}
+
+/// Makes [`peak_bytes`] count from now (proc(5), `clear_refs`).
+///
+/// # Errors
+/// If the process is gone, or belongs to another user.
+pub fn reset_peak(pid: u32) -> io::Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5")
+}
+
+/// Returns a size from the status of a process.
+fn status_bytes(pid: u32, field: &str) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let kib = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix(field))
         .and_then(|rest| rest.trim().strip_suffix("kB"))
         .and_then(|number| number.trim().parse::<u64>().ok());
-    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("no VmRSS line"))
+    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other(format!("no {field} line")))
 }
 
 /// Returns whether a process runs: a zombie does not.
@@ -110,6 +131,29 @@ mod tests {
         // A Rust test process has at least some pages and less than this machine's memory.
         let bytes = resident_bytes(std::process::id()).unwrap();
         assert!(bytes > 100 << 10 && bytes < 64 << 30, "{bytes}");
+    }
+
+    #[test]
+    fn the_largest_resident_set_is_kept_until_it_is_reset() {
+        const BYTES: usize = 64 << 20;
+        // A process of its own: other tests of this one allocate too.
+        let script = format!("x=$(head -c {BYTES} /dev/zero | tr '\\0' x); unset x; echo; read line");
+        let mut child = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let pid = child.id();
+        assert!(peak_bytes(pid).unwrap() >= BYTES as u64);
+        assert!(peak_bytes(pid).unwrap() >= resident_bytes(pid).unwrap());
+        reset_peak(pid).unwrap();
+        assert!(peak_bytes(pid).unwrap() < BYTES as u64, "the variable is gone");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(peak_bytes(pid).is_err() && reset_peak(pid).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::statistics::{Better, Change, MedianInterval, Verdict};
 
 /// The compared figures, and whether larger values are better.
 const MEASURES: &[(Measure, Better)] =
-    &[(Measure::Operations, Better::Higher), (Measure::Latency(990), Better::Lower)];
+    &[(Measure::Operations, Better::Higher), (Measure::Latency(9900), Better::Lower)];
 
 /// The comparison of two sets of results.
 #[derive(Clone, Debug)]

@@ -103,7 +103,7 @@ pub fn of_results(results: &[RunResult]) -> Vec<Figure> {
         };
         for (facet, part) in by_text(&workload, |group| texts(&facets, group)) {
             let series = by_text(&part, |group| texts(&lines, group));
-            for measure in [Measure::Operations, Measure::Latency(990)] {
+            for measure in [Measure::Operations, Measure::Latency(9900)] {
                 let mut title = part[0].case.workload.clone();
                 if !facet.is_empty() {
                     title = format!("{title}, {facet}");

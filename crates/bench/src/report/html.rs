@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use askama::Template;
 
+use super::details::{Detail, details};
 use super::figure::{self, Figure};
 use super::groups::group;
 use super::numbers::short;
@@ -29,6 +30,7 @@ struct Page<'p> {
     facts: Vec<String>,
     warnings: Vec<String>,
     plots: Vec<Plot>,
+    counters: Vec<Counters>,
     repeat: String,
     notes: Vec<String>,
 }
@@ -40,6 +42,12 @@ struct Plot {
     is_open: bool,
     header: Vec<String>,
     rows: Vec<Vec<Cell>>,
+}
+
+/// What the counters of one case say.
+struct Counters {
+    case: String,
+    details: Vec<Detail>,
 }
 
 struct Cell {
@@ -56,6 +64,7 @@ pub fn of_results(results: &[RunResult]) -> Result<String, String> {
     let warnings = groups.iter().flat_map(|group| {
         group.warnings().into_iter().map(|warning| format!("{}: {warning}", group.case.label()))
     });
+    let told = groups.iter().map(|group| Counters { case: group.case.label(), details: details(group) });
     let versions = versions(results);
     let plots =
         figure::of_results(results).iter().map(|figure| plot(figure, vec![versions.clone()])).collect();
@@ -71,6 +80,7 @@ pub fn of_results(results: &[RunResult]) -> Result<String, String> {
         facts,
         warnings: warnings.collect(),
         plots,
+        counters: told.filter(|told| !told.details.is_empty()).collect(),
         repeat: repeat(results),
         notes: vec![
             "Points are medians of rounds; bars enclose the true median with 95 % (order statistics; with fewer than six \
@@ -120,6 +130,7 @@ pub fn of_hashcast(report: &hashcast::Report, every: usize, command: &str) -> Re
         facts,
         warnings: Vec::new(),
         plots: plots.into(),
+        counters: Vec::new(),
         repeat: command.to_owned(),
         notes: vec!["The same seed gives the same numbers.".to_owned()],
     };
@@ -221,6 +232,7 @@ mod tests {
         assert!(!page.contains("<ganesha>"));
         assert_eq!(page.matches("<svg").count(), 2);
         assert_eq!(page.matches("<table>").count(), 2);
+        assert_eq!(page.matches("<dt>requests/operation</dt><dd>READ 1.00</dd>").count(), 2, "of each case");
     }
 
     #[test]

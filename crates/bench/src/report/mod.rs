@@ -4,6 +4,7 @@
 //! `svg` draws it, [`html`] puts it on a page.
 
 mod compare;
+mod details;
 pub mod figure;
 mod groups;
 pub mod html;

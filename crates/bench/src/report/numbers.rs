@@ -25,20 +25,24 @@ impl Measure {
         match self {
             Self::Operations => "operations/s".to_owned(),
             Self::Bytes => "MB/s".to_owned(),
-            Self::Latency(thousandths) => {
-                let percentile = f64::from(thousandths) / 10.0;
+            Self::Latency(ten_thousandths) => {
+                let percentile = f64::from(ten_thousandths) / 100.0;
                 format!("p{percentile} ms")
             }
             Self::Requests => "requests/operation".to_owned(),
             Self::SlotWaits => "slot waits/operation (deviation)".to_owned(),
+            Self::SlotWaitTime => "slot wait ms".to_owned(),
+            Self::Outstanding => "outstanding requests".to_owned(),
+            Self::Retransmissions => "retransmissions".to_owned(),
+            Self::Timeouts => "timeouts".to_owned(),
         }
     }
 
     /// Converts a value into the unit of the title.
     pub(super) fn in_unit(self, value: f64) -> f64 {
         match self {
-            Self::Operations | Self::Requests | Self::SlotWaits => value,
             Self::Bytes | Self::Latency(_) => value / 1e6,
+            _ => value,
         }
     }
 }
@@ -68,8 +72,9 @@ mod tests {
 
     #[test]
     fn units_are_those_of_the_titles() {
-        assert_eq!(Measure::Latency(999).title(), "p99.9 ms");
-        assert_eq!(Measure::Latency(500).in_unit(1_500_000.0), 1.5);
+        assert_eq!(Measure::Latency(9990).title(), "p99.9 ms");
+        assert_eq!(Measure::Latency(9999).title(), "p99.99 ms");
+        assert_eq!(Measure::Latency(5000).in_unit(1_500_000.0), 1.5);
         assert_eq!(Measure::Bytes.in_unit(1_177_000_000.0), 1177.0);
     }
 }

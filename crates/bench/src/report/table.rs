@@ -4,19 +4,27 @@ use std::fmt::{self, Write};
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
+use super::details::{Detail, details};
 use super::groups::{Group, Property, group, varying};
 use super::numbers::short;
 use crate::result::{Measure, RunResult};
 use crate::statistics::{Mean, MedianInterval};
 
+/// Maximum number of cases whose counters are written, several lines each.
+const DETAILED_MAX: usize = 8;
 /// Measures of the table after operations a second.
 const MEASURES: &[Measure] = &[
     Measure::Bytes,
-    Measure::Latency(500),
-    Measure::Latency(990),
-    Measure::Latency(999),
+    Measure::Latency(5000),
+    Measure::Latency(9900),
+    Measure::Latency(9990),
+    Measure::Latency(9999),
     Measure::Requests,
+    Measure::Outstanding,
     Measure::SlotWaits,
+    Measure::SlotWaitTime,
+    Measure::Retransmissions,
+    Measure::Timeouts,
 ];
 
 /// Writes one line for each case, then the warnings.
@@ -45,14 +53,15 @@ pub fn write_table(out: &mut impl Write, results: &[RunResult]) -> fmt::Result {
     write_common(out, &groups, &properties)?;
     writeln!(out, "{table}\n")?;
     writeln!(out, "operations/s: mean ± 95 % by Student's t. median (95 %): interval by order statistics.")?;
+    write_details(out, &groups, &properties)?;
     write_warnings(out, &groups, &properties)
 }
 
-/// Returns whether a column says something: cases have the measure, and at least one has waited for slots.
+/// Returns whether a column says something: cases have the measure, and at least one has waited for slots or sent again.
 fn is_shown(measure: Measure, groups: &[Group<'_>]) -> bool {
     let mut samples = groups.iter().flat_map(|group| group.samples(measure));
     match measure {
-        Measure::SlotWaits => samples.any(|waits| waits > 0.0),
+        Measure::SlotWaits | Measure::Retransmissions | Measure::Timeouts => samples.any(|count| count > 0.0),
         _ => samples.next().is_some(),
     }
 }
@@ -124,11 +133,31 @@ fn write_common(out: &mut impl Write, groups: &[Group<'_>], shown: &[Property<'_
     writeln!(out, "{}\n", common.join(", "))
 }
 
+fn case_text(group: &Group<'_>, properties: &[Property<'_>]) -> String {
+    properties.iter().map(|property| property.text(group.case)).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes the counters of each case, if there are few.
+fn write_details(out: &mut impl Write, groups: &[Group<'_>], properties: &[Property<'_>]) -> fmt::Result {
+    if groups.len() > DETAILED_MAX {
+        return writeln!(out, "The counters of {} cases are on the page that --html writes.", groups.len());
+    }
+    for group in groups {
+        let details = details(group);
+        if !details.is_empty() {
+            writeln!(out, "\n{}", case_text(group, properties))?;
+        }
+        for Detail { subject, text } in details {
+            writeln!(out, "  {subject:<22} {text}")?;
+        }
+    }
+    writeln!(out)
+}
+
 fn write_warnings(out: &mut impl Write, groups: &[Group<'_>], properties: &[Property<'_>]) -> fmt::Result {
     for group in groups {
-        let name: Vec<String> = properties.iter().map(|property| property.text(group.case)).collect();
         for warning in group.warnings() {
-            writeln!(out, "warning: {}: {warning}", name.join(" "))?;
+            writeln!(out, "warning: {}: {warning}", case_text(group, properties))?;
         }
     }
     Ok(())

@@ -31,18 +31,31 @@ const COLUMNS: &[Column] = &[
     }),
     ("operations_per_second", |result| measure(result, Measure::Operations)),
     ("bytes_per_second", |result| measure(result, Measure::Bytes)),
-    ("p50_ns", |result| measure(result, Measure::Latency(500))),
-    ("p90_ns", |result| measure(result, Measure::Latency(900))),
-    ("p99_ns", |result| measure(result, Measure::Latency(990))),
-    ("p999_ns", |result| measure(result, Measure::Latency(999))),
+    ("p50_ns", |result| measure(result, Measure::Latency(5000))),
+    ("p90_ns", |result| measure(result, Measure::Latency(9000))),
+    ("p99_ns", |result| measure(result, Measure::Latency(9900))),
+    ("p999_ns", |result| measure(result, Measure::Latency(9990))),
+    ("p9999_ns", |result| measure(result, Measure::Latency(9999))),
     ("requests_per_operation", |result| measure(result, Measure::Requests)),
     ("slot_waits", |result| result.slot_waits.map_or(String::new(), |waits| waits.to_string())),
+    ("slot_wait_mean_ms", |result| measure(result, Measure::SlotWaitTime)),
+    ("outstanding_requests", |result| measure(result, Measure::Outstanding)),
+    ("retransmissions", |result| measure(result, Measure::Retransmissions)),
+    ("timeouts", |result| measure(result, Measure::Timeouts)),
+    ("client_cpu_seconds", |result| number(result.client_cpu_seconds)),
+    ("server_cpu_seconds", |result| number(result.server_cpu_seconds)),
+    ("server_peak_bytes", |result| number(result.server_peak_bytes)),
     ("errors_and_short", |result| result.faults().to_string()),
 ];
 
 /// Returns a measure, or nothing if the run has none.
 fn measure(result: &RunResult, measure: Measure) -> String {
     result.measure(measure).map_or(String::new(), |value| value.to_string())
+}
+
+/// Returns a number, or nothing if it is not known.
+fn number(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
 }
 
 /// Writes a header and one line for each run.

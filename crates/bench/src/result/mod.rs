@@ -3,6 +3,7 @@
 //! [`RunResult`] is the one value; [`file`] reads and writes it, [`fio`] and [`csv`] export it. A run that failed says why
 //! and has no rates: [`RunResult::throughput`] of it is `None`.
 
+mod client_counters;
 pub mod csv;
 pub mod file;
 pub mod fio;
@@ -12,7 +13,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::client_counters::{CacheUse, ClientCounters, Delegations, SlotWaits};
 pub use self::latency::Latency;
+use crate::kernel_counters::{KernelCounters, Operation};
 use crate::machine::Machine;
 use crate::plan::Run;
 use crate::server_counters::ServerCounters;
@@ -52,7 +55,11 @@ pub struct RunResult {
     pub clients: Vec<ClientResult>,
     /// The calls of programs, by operation: `read`, `create`, `stat`.
     pub operations: BTreeMap<String, OperationResult>,
-    /// The requests sent to the server, by operation of the protocol: `READ`, `OPEN`.
+    /// Reads whose data were compared with what was written; `None` if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
+    /// The requests sent to the server, by operation of the protocol: `READ`, `OPEN`. Those of a directory are its mount's, which the
+    /// kernel counts for all of its users.
     pub requests: BTreeMap<String, RequestCounters>,
     /// Raw samples of other measurements, in order of time; the unit is in the name: `recall_ms`.
     pub samples: BTreeMap<String, Vec<f64>>,
@@ -61,14 +68,26 @@ pub struct RunResult {
     /// Resident memory of the clients' process at the end, in bytes.
     #[serde(default)]
     pub client_resident_bytes: Option<u64>,
+    /// CPU time of the clients' process, in seconds.
+    #[serde(default)]
+    pub client_cpu_seconds: Option<f64>,
     /// Requests that waited for a slot, or in version 3 for one of the requests in flight to end.
     #[serde(default)]
     pub slot_waits: Option<u64>,
+    /// The other counters of Enfys's clients; `None` for a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_counters: Option<ClientCounters>,
     /// CPU time of the server, in seconds.
     pub server_cpu_seconds: Option<f64>,
+    /// Largest resident memory of the server in the measured time, in bytes.
+    #[serde(default)]
+    pub server_peak_bytes: Option<u64>,
     /// The server's counters over the whole run, and what the clients counted meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_counters: Option<ServerCounters>,
+    /// What the kernels of the clients' machines counted, one each, if the target is a directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel: Vec<KernelCounters>,
 }
 
 /// How a run ended.
@@ -93,6 +112,16 @@ pub struct ClientResult {
     pub operations: Vec<u64>,
     /// Bytes read and written in each second.
     pub bytes: Vec<u64>,
+}
+
+/// Reads that were compared with what was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compared {
+    /// Reads; each of them at least at its beginning.
+    pub reads: u64,
+    /// Reads of which all data were compared.
+    pub whole: u64,
 }
 
 /// The effect of an operation on data.
@@ -144,8 +173,11 @@ pub struct RequestCounters {
     pub requests: u64,
     /// Requests that were sent again.
     pub retransmissions: u64,
-    /// Requests that ended without a reply.
+    /// Requests that ended without a reply; of a kernel's mount, its major timeouts.
     pub timeouts: u64,
+    /// Replies with an error status.
+    #[serde(default)]
+    pub errors: u64,
     /// Bytes sent.
     pub bytes_sent: u64,
     /// Bytes received.
@@ -154,6 +186,9 @@ pub struct RequestCounters {
     pub queue_us: u64,
     /// Sum of the times from request to reply, in microseconds.
     pub round_trip_us: u64,
+    /// Sum of the times from the start of requests to their end, in microseconds.
+    #[serde(default)]
+    pub execute_us: u64,
 }
 
 impl RequestCounters {
@@ -170,18 +205,48 @@ impl RequestCounters {
     }
 
     fn combine(&mut self, other: &Self, with: fn(u64, u64) -> u64) {
-        let Self { requests, retransmissions, timeouts, bytes_sent, bytes_received, queue_us, round_trip_us } =
-            self;
+        let Self {
+            requests,
+            retransmissions,
+            timeouts,
+            errors,
+            bytes_sent,
+            bytes_received,
+            queue_us,
+            round_trip_us,
+            execute_us,
+        } = self;
         for (own, other) in [
             (requests, other.requests),
             (retransmissions, other.retransmissions),
             (timeouts, other.timeouts),
+            (errors, other.errors),
             (bytes_sent, other.bytes_sent),
             (bytes_received, other.bytes_received),
             (queue_us, other.queue_us),
             (round_trip_us, other.round_trip_us),
+            (execute_us, other.execute_us),
         ] {
             *own = with(*own, other);
+        }
+    }
+}
+
+impl From<Operation> for RequestCounters {
+    fn from(operation: Operation) -> Self {
+        let Operation { requests, transmissions, major_timeouts, bytes_sent, bytes_received, errors, .. } =
+            operation;
+        let Operation { queue_ms, round_trip_ms, execute_ms, .. } = operation;
+        Self {
+            requests,
+            retransmissions: transmissions.saturating_sub(requests),
+            timeouts: major_timeouts,
+            errors,
+            bytes_sent,
+            bytes_received,
+            queue_us: queue_ms.saturating_mul(1000),
+            round_trip_us: round_trip_ms.saturating_mul(1000),
+            execute_us: execute_ms.saturating_mul(1000),
         }
     }
 }
@@ -193,12 +258,20 @@ pub enum Measure {
     Operations,
     /// Bytes a second.
     Bytes,
-    /// Latency at a quantile: 500 is the median, 999 the 99.9th percentile, in thousandths.
+    /// Latency at a quantile: 5000 is the median, 9999 the 99.99th percentile, in ten-thousandths.
     Latency(u16),
     /// Requests to the server for each operation.
     Requests,
     /// Waits for a slot, or in versions 3 and 4.0 for one of the calls in flight to end, for each operation.
     SlotWaits,
+    /// Mean length of such a wait, in milliseconds.
+    SlotWaitTime,
+    /// Requests that were outstanding at the same time, in the mean.
+    Outstanding,
+    /// Requests that were sent again.
+    Retransmissions,
+    /// Requests that ended without a reply.
+    Timeouts,
 }
 
 impl RunResult {
@@ -237,8 +310,8 @@ impl RunResult {
         match measure {
             Measure::Operations => Some(operations),
             Measure::Bytes => (bytes > 0.0).then_some(bytes),
-            Measure::Latency(thousandths) => {
-                self.latency().quantile_ns(f64::from(thousandths) / 1000.0).map(|ns| ns as f64)
+            Measure::Latency(ten_thousandths) => {
+                self.latency().quantile_ns(f64::from(ten_thousandths) / 10_000.0).map(|ns| ns as f64)
             }
             Measure::Requests => {
                 let requests: u64 = self.requests.values().map(|counters| counters.requests).sum();
@@ -248,7 +321,22 @@ impl RunResult {
                 let waits = self.slot_waits.filter(|_| operations > 0.0)?;
                 Some(waits as f64 / (operations * self.seconds))
             }
+            Measure::SlotWaitTime => {
+                self.client_counters?.slots.mean_and_deviation_ms().map(|(mean_ms, _)| mean_ms)
+            }
+            // Little's law: what each second has of the times of all requests.
+            Measure::Outstanding => self
+                .sum_of_requests(|counters| counters.round_trip_us)
+                .map(|sum_us| sum_us / 1e6 / self.seconds),
+            Measure::Retransmissions => self.sum_of_requests(|counters| counters.retransmissions),
+            Measure::Timeouts => self.sum_of_requests(|counters| counters.timeouts),
         }
+    }
+
+    /// Returns a sum over all requests; `None` if they are not known.
+    fn sum_of_requests(&self, field: fn(&RequestCounters) -> u64) -> Option<f64> {
+        let sum: u64 = self.requests.values().map(field).sum();
+        (!self.requests.is_empty()).then_some(sum as f64)
     }
 
     /// Returns each client's operations a second, for fairness; `None` for a failed run.
@@ -256,6 +344,24 @@ impl RunResult {
     pub fn client_rates(&self) -> Option<Vec<f64>> {
         let rate = |client: &ClientResult| client.operations.iter().sum::<u64>() as f64 / self.seconds;
         self.throughput().map(|_| self.clients.iter().map(rate).collect())
+    }
+
+    /// Adds the counters of a client.
+    pub fn add_client(&mut self, counters: &ClientCounters) {
+        *self.slot_waits.get_or_insert(0) += counters.slots.count;
+        self.client_counters.get_or_insert_default().add(counters);
+    }
+
+    /// Adds what the kernel of a client's machine counted, with the requests of a mount. Clients of another process on the same mount
+    /// have the same counters, which are added once.
+    pub fn add_kernel(&mut self, counters: KernelCounters, requests: BTreeMap<String, RequestCounters>) {
+        if self.kernel.iter().any(|known| known.is_same(&counters)) {
+            return;
+        }
+        self.kernel.push(counters);
+        for (name, counters) in requests {
+            self.requests.entry(name).or_default().add(&counters);
+        }
     }
 
     /// Returns errors and short operations.
@@ -312,13 +418,18 @@ pub(crate) mod tests {
                 bytes: vec![count / 10 * 4096; 10],
             }],
             operations: BTreeMap::from([("read".to_owned(), read)]),
+            compared: None,
             requests: BTreeMap::from([("READ".to_owned(), requests)]),
             samples: BTreeMap::new(),
             client_busy: Some(0.5),
             client_resident_bytes: None,
+            client_cpu_seconds: None,
             slot_waits: None,
+            client_counters: None,
             server_cpu_seconds: None,
+            server_peak_bytes: None,
             server_counters: None,
+            kernel: Vec::new(),
         }
     }
 
@@ -327,11 +438,54 @@ pub(crate) mod tests {
         let run = result("enfys", "3", 1, 1000);
         assert_eq!(run.throughput(), Some((100.0, 409_600.0)));
         assert_eq!(run.measure(Measure::Requests), Some(1.0));
-        let median = run.measure(Measure::Latency(500)).unwrap();
+        let median = run.measure(Measure::Latency(5000)).unwrap();
         assert!((median / 100_000.0 - 1.0).abs() < 0.001, "{median}");
-        let worst = run.measure(Measure::Latency(999)).unwrap();
+        let worst = run.measure(Measure::Latency(9990)).unwrap();
         assert!((worst / 2_000_000.0 - 1.0).abs() < 0.001, "{worst}");
         assert_eq!(run.client_rates(), Some(vec![100.0]));
+    }
+
+    #[test]
+    fn requests_of_a_mount_are_added_once_for_each_machine() {
+        let of = |boot_id: &str| {
+            let counters =
+                KernelCounters { boot_id: boot_id.to_owned(), mount: None, system: None, disk: None };
+            let requests = RequestCounters { requests: 7, round_trip_us: 50, ..RequestCounters::default() };
+            (counters, BTreeMap::from([("OPEN".to_owned(), requests)]))
+        };
+        let mut run = result("mount", "3", 1, 1000);
+        for boot_id in ["a", "a", "b"] {
+            let (counters, requests) = of(boot_id);
+            run.add_kernel(counters, requests);
+        }
+        assert_eq!((run.kernel.len(), run.requests["OPEN"].requests), (2, 14));
+        // 100 µs in 10 s.
+        assert!((run.measure(Measure::Outstanding).unwrap() - 1e-5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn transmissions_after_the_first_are_retransmissions() {
+        let operation = Operation {
+            requests: 10,
+            transmissions: 13,
+            major_timeouts: 1,
+            queue_ms: 2,
+            round_trip_ms: 3,
+            execute_ms: 6,
+            errors: 4,
+            ..Operation::default()
+        };
+        let expected = RequestCounters {
+            requests: 10,
+            retransmissions: 3,
+            timeouts: 1,
+            errors: 4,
+            queue_us: 2000,
+            round_trip_us: 3000,
+            execute_us: 6000,
+            ..RequestCounters::default()
+        };
+        assert_eq!(RequestCounters::from(operation), expected);
     }
 
     #[test]
@@ -339,6 +493,6 @@ pub(crate) mod tests {
         let failed = Outcome::Failed("the server closed the connection".to_owned());
         let run = RunResult { outcome: failed, ..result("enfys", "3", 1, 1000) };
         assert_eq!((run.throughput(), run.client_rates()), (None, None));
-        assert_eq!(run.measure(Measure::Latency(500)), None);
+        assert_eq!(run.measure(Measure::Latency(5000)), None);
     }
 }

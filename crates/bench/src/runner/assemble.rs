@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::execute::Place;
 use super::recorder::Record;
@@ -10,7 +10,9 @@ use super::window::{Ends, Window};
 use crate::machine::Machine;
 use crate::plan::Run;
 use crate::process;
-use crate::result::{ClientResult, FORMAT, FORMAT_VERSION, Outcome, RequestCounters, RunResult};
+use crate::result::{
+    ClientCounters, ClientResult, FORMAT, FORMAT_VERSION, Outcome, RequestCounters, RunResult,
+};
 use crate::server_counters::Exchanged;
 
 /// The results of threads of a client that run together.
@@ -18,13 +20,12 @@ pub(super) struct Share {
     pub(super) client: u32,
     pub(super) record: Record,
     pub(super) requests: BTreeMap<String, RequestCounters>,
-    pub(super) slot_waits: u64,
+    /// None for a directory.
+    pub(super) client_counters: Option<ClientCounters>,
     /// All requests from connecting to leaving.
     pub(super) exchanged: Exchanged,
     /// When the last of them ended.
     pub(super) ended: Instant,
-    /// CPU time of this process and of the server in the measured time; from the first share alone.
-    pub(super) cpu: Option<(Duration, Option<Duration>)>,
 }
 
 /// What the clients of this process have done in a run.
@@ -62,13 +63,18 @@ pub(super) fn failed(run: &Run, place: &Place, why: String) -> RunResult {
         seconds: 0.0,
         clients: Vec::new(),
         operations: BTreeMap::new(),
+        compared: None,
         requests: BTreeMap::new(),
         samples: BTreeMap::new(),
         client_busy: None,
         client_resident_bytes: None,
+        client_cpu_seconds: None,
         slot_waits: None,
+        client_counters: None,
         server_cpu_seconds: None,
+        server_peak_bytes: None,
         server_counters: None,
+        kernel: Vec::new(),
     }
 }
 
@@ -84,7 +90,6 @@ pub(super) fn assemble(
     window: &Window,
     ends: Ends,
     started: SystemTime,
-    busy_max: usize,
     shares: Vec<Share>,
 ) -> Measured {
     let mut result = failed(run, place, String::new());
@@ -98,15 +103,6 @@ pub(super) fn assemble(
     let whole = if ends == Ends::Time { measured.min(run.duration) } else { measured };
     result.seconds = whole.as_secs_f64();
     result.client_resident_bytes = process::resident_bytes(std::process::id()).ok();
-    if shares.iter().any(|share| !share.requests.is_empty()) {
-        result.slot_waits = Some(shares.iter().map(|share| share.slot_waits).sum());
-    }
-    if let Some((own, server)) = shares.iter().find_map(|share| share.cpu) {
-        // The counters were read when all had ended, which may be a little after the measured time.
-        let available = measured.as_secs_f64() * busy_max as f64;
-        result.client_busy = (available > 0.0).then(|| (own.as_secs_f64() / available).min(1.0));
-        result.server_cpu_seconds = server.map(|server| server.as_secs_f64());
-    }
     let first = shares.iter().filter_map(|share| share.record.began).min();
     for share in shares {
         add_share(&mut result, share, first);
@@ -123,7 +119,10 @@ pub(super) fn assemble(
 
 /// Adds the results of some threads of a client.
 fn add_share(result: &mut RunResult, share: Share, first: Option<Instant>) {
-    let Share { client, record, requests, .. } = share;
+    let Share { client, record, requests, client_counters, .. } = share;
+    if let Some(counters) = client_counters {
+        result.add_client(&counters);
+    }
     let index = client as usize;
     if result.clients.len() <= index {
         result.clients.resize_with(index + 1, ClientResult::default);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,9 +17,10 @@ use super::assemble::{Measured, Share, assemble};
 use super::recorder::Meter;
 use super::task::{Task, Who};
 use super::window::Window;
+use crate::kernel_counters::Snapshot;
 use crate::plan::Run;
 use crate::process;
-use crate::result::{RequestCounters, RunResult};
+use crate::result::{ClientCounters, RequestCounters, RunResult};
 use crate::server_counters::{Before, Exchanged};
 use crate::targets::directory::DirectoryFiles;
 use crate::targets::nfs::{NfsFiles, Server};
@@ -99,6 +100,8 @@ trait Connect: Clone + Send + 'static {
     type Files: Files;
     /// Whether operations block their thread, so that each thread of a client needs one of the system.
     const BLOCKS: bool;
+    /// Returns the directory whose mount, disk and system are observed.
+    fn observed(&self) -> Option<&Path>;
     /// Connects a client whose operations are recorded in a trace, if there is one.
     async fn connect(&self, recording: Option<Arc<TraceWriter>>) -> Result<Self::Files, Fault>;
 }
@@ -106,6 +109,10 @@ trait Connect: Clone + Send + 'static {
 impl Connect for Server {
     type Files = Recorded<NfsFiles>;
     const BLOCKS: bool = false;
+
+    fn observed(&self) -> Option<&Path> {
+        None
+    }
 
     async fn connect(&self, recording: Option<Arc<TraceWriter>>) -> Result<Self::Files, Fault> {
         self.connect().await.map(|files| Recorded::new(files, recording))
@@ -115,6 +122,10 @@ impl Connect for Server {
 impl Connect for PathBuf {
     type Files = Recorded<DirectoryFiles>;
     const BLOCKS: bool = true;
+
+    fn observed(&self) -> Option<&Path> {
+        Some(self)
+    }
 
     async fn connect(&self, recording: Option<Arc<TraceWriter>>) -> Result<Self::Files, Fault> {
         let files = DirectoryFiles::new(self);
@@ -237,19 +248,12 @@ fn runtime(blocks: bool) -> io::Result<Runtime> {
 /// Counters at one moment.
 pub(super) struct Counters {
     requests: BTreeMap<String, RequestCounters>,
-    pub(super) slot_waits: u64,
-    own_cpu: Option<Duration>,
-    server_cpu: Option<Duration>,
+    client: Option<ClientCounters>,
 }
 
 impl Counters {
-    pub(super) fn read(files: &impl Files, server_pid: Option<u32>) -> Self {
-        Self {
-            requests: files.traffic(),
-            slot_waits: files.slot_waits(),
-            own_cpu: process::cpu_time(std::process::id()).ok(),
-            server_cpu: server_pid.and_then(|pid| process::cpu_time(pid).ok()),
-        }
+    pub(super) fn read(files: &impl Files) -> Self {
+        Self { requests: files.traffic(), client: files.counters() }
     }
 
     pub(super) fn requests_since(&self, before: &Self) -> BTreeMap<String, RequestCounters> {
@@ -260,9 +264,8 @@ impl Counters {
         self.requests.iter().filter_map(since).collect()
     }
 
-    fn cpu_since(&self, before: &Self) -> Option<(Duration, Option<Duration>)> {
-        let server = self.server_cpu.zip(before.server_cpu).map(|(now, before)| now.saturating_sub(before));
-        Some((self.own_cpu?.saturating_sub(before.own_cpu?), server))
+    pub(super) fn client_since(&self, before: &Self) -> Option<ClientCounters> {
+        self.client.zip(before.client).map(|(now, before)| now.since(&before))
     }
 }
 
@@ -277,8 +280,65 @@ struct Job<C> {
     threads: u32,
     server_pid: Option<u32>,
     recording: Option<Arc<TraceWriter>>,
-    /// The first client of this process, whose first share reads the CPU time.
+    /// The first client of this process, whose first share observes processes and the kernel.
     first_client: u32,
+    /// What is known at the start of the measured time.
+    begun: Mutex<Option<Begun>>,
+}
+
+impl<C: Connect> Job<C> {
+    fn is_first(&self, client: u32, threads: &Range<u32>) -> bool {
+        client == self.first_client && threads.start == 0
+    }
+
+    /// Notes the start of the measured time.
+    fn note_begin(&self) {
+        let begun = Begun {
+            kernel: self.connect.observed().map(Snapshot::read),
+            has_peak: self.server_pid.is_some_and(|pid| process::reset_peak(pid).is_ok()),
+            own_cpu: cpu_time(Some(std::process::id())),
+            server_cpu: cpu_time(self.server_pid),
+            at: Instant::now(),
+        };
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+    }
+
+    /// Adds to a result what was counted outside of the clients since the start of the measured time. All threads have ended; the
+    /// process can have used `cpus` CPUs.
+    fn add_observed(self, result: &mut RunResult, cpus: usize) {
+        let begun = self.begun.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some(Begun { kernel, has_peak, own_cpu, server_cpu, at }) = begun else { return };
+        let available = at.elapsed().as_secs_f64() * cpus as f64;
+        let since = |before: Option<Duration>, pid: Option<u32>| {
+            let (now, before) = cpu_time(pid).zip(before)?;
+            Some(now.saturating_sub(before).as_secs_f64())
+        };
+        result.client_cpu_seconds = since(own_cpu, Some(std::process::id()));
+        result.client_busy =
+            result.client_cpu_seconds.filter(|_| available > 0.0).map(|own| (own / available).min(1.0));
+        result.server_cpu_seconds = since(server_cpu, self.server_pid);
+        let pid = self.server_pid.filter(|_| has_peak);
+        result.server_peak_bytes = pid.and_then(|pid| process::peak_bytes(pid).ok());
+        if let Some((counters, operations)) = kernel.map(|before| before.until_now()) {
+            let requests = operations.into_iter().map(|(name, operation)| (name, operation.into()));
+            result.add_kernel(counters, requests.collect());
+        }
+    }
+}
+
+/// What is known at the start of the measured time.
+struct Begun {
+    /// The kernel's counters, if the target is a directory.
+    kernel: Option<Snapshot>,
+    /// Whether the server's largest memory is that of the measured time.
+    has_peak: bool,
+    own_cpu: Option<Duration>,
+    server_cpu: Option<Duration>,
+    at: Instant,
+}
+
+fn cpu_time(pid: Option<u32>) -> Option<Duration> {
+    pid.and_then(|pid| process::cpu_time(pid).ok())
 }
 
 /// Does a run whose files are prepared; `None` if it was interrupted.
@@ -333,6 +393,7 @@ fn measure_with<C: Connect + Sync>(
         server_pid: place.server_pid,
         recording: place.recording.clone(),
         first_client: clients.own.start,
+        begun: Mutex::default(),
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let system_threads = if C::BLOCKS { shares.len() } else { shares.len().min(cores) };
@@ -341,8 +402,10 @@ fn measure_with<C: Connect + Sync>(
     if window.is_interrupted() {
         return None;
     }
-    let busy_max = system_threads.min(cores);
-    Some(assemble(run, place, &window, ends, started, busy_max, done))
+    let mut measured = assemble(run, place, &window, ends, started, done);
+    measured.result.compared = window.compared();
+    job.add_observed(&mut measured.result, system_threads.min(cores));
+    Some(measured)
 }
 
 /// Runs all shares on some threads of the system, and returns their results.
@@ -417,13 +480,20 @@ async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -
             Instant::now()
         }
     });
-    let counters = || Counters::read(&files, job.server_pid);
+    let is_first = job.is_first(client, &threads);
+    let counters = || Counters::read(&files);
+    let begin = || {
+        if is_first {
+            job.note_begin();
+        }
+        Some(counters())
+    };
     let watch = async {
         let mut before = None;
-        window.meet(|| before = Some(counters())).await;
-        if let Some(begin) = window.begin().filter(|begin| *begin > Instant::now()) {
-            tokio::time::sleep_until(begin.into()).await;
-            before = Some(counters());
+        window.meet(|| before = begin()).await;
+        if let Some(start) = window.begin().filter(|start| *start > Instant::now()) {
+            tokio::time::sleep_until(start.into()).await;
+            before = begin();
         }
         before
     };
@@ -438,15 +508,13 @@ async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -
     };
     let (before, after) = (before?, counters());
     let ended = ended.into_iter().max().unwrap_or_else(Instant::now);
-    let is_first = client == job.first_client && threads.start == 0;
     let mut share = Share {
         client,
         record: meter.take(),
         requests: after.requests_since(&before),
-        slot_waits: after.slot_waits.saturating_sub(before.slot_waits),
+        client_counters: after.client_since(&before),
         exchanged: Exchanged::default(),
         ended,
-        cpu: is_first.then(|| after.cpu_since(&before)).flatten(),
     };
     drop(inner);
     // Abandoned tasks may still use the files.

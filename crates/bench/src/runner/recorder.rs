@@ -149,6 +149,19 @@ impl Meter {
         done
     }
 
+    /// Compares data that were read: all of them by `whole`, or their beginning by `start` if whole comparisons have taken too much of
+    /// the time. Call it outside of the timed part.
+    ///
+    /// # Errors
+    /// Those of `whole` and `start`.
+    pub fn compare(
+        &self,
+        whole: impl FnOnce() -> Result<(), Fault>,
+        start: impl FnOnce() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.window.compare(whole, start)
+    }
+
     /// Adds a sample under a name that ends with its unit.
     pub fn sample(&self, name: &'static str, value: f64) {
         let mut record = self.record.borrow_mut();

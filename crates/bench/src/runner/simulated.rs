@@ -120,19 +120,18 @@ impl Simulated {
         });
         let watch = async {
             let mut before = None;
-            window.meet(|| before = Some(Counters::read(&files, None))).await;
+            window.meet(|| before = Some(Counters::read(&files))).await;
             before
         };
         let (before, ended) = join(watch, join_all(work)).await;
-        let (Some(before), after) = (before, Counters::read(&files, None)) else { return };
+        let (Some(before), after) = (before, Counters::read(&files)) else { return };
         self.shares.borrow_mut().push(Share {
             client: number,
             record: meter.take(),
             requests: after.requests_since(&before),
-            slot_waits: after.slot_waits.saturating_sub(before.slot_waits),
+            client_counters: after.client_since(&before),
             exchanged: Exchanged::default(),
             ended: ended.into_iter().max().unwrap_or_else(|| window.now()),
-            cpu: None,
         });
     }
 
@@ -150,7 +149,7 @@ impl Simulated {
         shares.sort_by_key(|share| share.client);
         let ends = self.workload.ends();
         let mut result =
-            assemble(&self.run, &place, &self.window, ends, SystemTime::UNIX_EPOCH, 1, shares).result;
+            assemble(&self.run, &place, &self.window, ends, SystemTime::UNIX_EPOCH, shares).result;
         result.client_resident_bytes = None;
         result
     }

@@ -1,10 +1,15 @@
 //! The measured time of a run, which all its threads share.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::barrier::Barrier;
+use crate::result::Compared;
+
+/// One in so many parts of the time may be spent with comparing whole reads, by all threads of the process together: then they do not
+/// change what is measured.
+const COMPARING_PART: u128 = 100;
 
 /// The condition that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +33,18 @@ pub struct Window {
     failure: Mutex<Option<String>>,
     has_failed: AtomicBool,
     interrupted: Arc<AtomicBool>,
+    comparing: Comparing,
     /// The time, if it is not the system's.
     clock: Option<VirtualClock>,
+}
+
+/// Comparisons of data that were read, by all threads.
+#[derive(Default)]
+struct Comparing {
+    began: OnceLock<Instant>,
+    spent_ns: AtomicU64,
+    reads: AtomicU64,
+    whole: AtomicU64,
 }
 
 /// Returns the time of a simulation.
@@ -57,6 +72,7 @@ impl Window {
             failure: Mutex::new(None),
             has_failed: AtomicBool::new(false),
             interrupted,
+            comparing: Comparing::default(),
             clock: None,
         }
     }
@@ -119,6 +135,36 @@ impl Window {
         is_past || self.has_failed.load(Ordering::Relaxed) || self.is_interrupted()
     }
 
+    /// Compares data that were read: all of them by `whole`, or their beginning by `start`, if whole comparisons have had their part of
+    /// the time.
+    pub fn compare<E>(
+        &self,
+        whole: impl FnOnce() -> Result<(), E>,
+        start: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Comparing { began, spent_ns, reads, whole: count } = &self.comparing;
+        reads.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let passed = now - *began.get_or_init(|| now);
+        let spent = u128::from(spent_ns.load(Ordering::Relaxed));
+        if spent * COMPARING_PART > passed.as_nanos() {
+            return start();
+        }
+        let compared = whole();
+        spent_ns.fetch_add(u64::try_from(now.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        count.fetch_add(1, Ordering::Relaxed);
+        compared
+    }
+
+    /// Returns how many reads were compared; `None` if there were none.
+    #[must_use]
+    pub fn compared(&self) -> Option<Compared> {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Comparing { reads, whole, .. } = &self.comparing;
+        let compared = Compared { reads: of(reads), whole: of(whole) };
+        (compared.reads > 0).then_some(compared)
+    }
+
     /// Returns the start of the measured time; `None` before the start.
     #[must_use]
     pub fn begin(&self) -> Option<Instant> {
@@ -172,6 +218,20 @@ mod tests {
         assert_eq!(window.second(start), Some(0));
         assert_eq!(window.second(start + Duration::from_secs(100)), Some(100));
         assert!(!window.is_over(start + Duration::from_secs(100)));
+    }
+
+    #[test]
+    fn whole_comparisons_have_a_part_of_the_time() {
+        let window = window(Ends::Time);
+        assert_eq!(window.compared(), None);
+        let slow = || {
+            std::thread::sleep(Duration::from_millis(20));
+            Err("whole")
+        };
+        assert_eq!(window.compare(slow, || Ok(())), Err("whole"), "the first one");
+        // 20 ms are the part of 2 s.
+        assert_eq!(window.compare(|| Ok(()), || Err("start")), Err("start"));
+        assert_eq!(window.compared(), Some(Compared { reads: 2, whole: 1 }));
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::{Buffer, Fault, Files, How, OpenFile, Status};
-use crate::result::RequestCounters;
+use crate::result::{ClientCounters, RequestCounters};
 
 /// The files below a directory.
 #[derive(Clone, Debug)]
@@ -147,8 +147,8 @@ impl Files for DirectoryFiles {
         BTreeMap::new()
     }
 
-    fn slot_waits(&self) -> u64 {
-        0
+    fn counters(&self) -> Option<ClientCounters> {
+        None
     }
 
     async fn leave(self) {}

@@ -12,7 +12,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::result::RequestCounters;
+use crate::result::{ClientCounters, RequestCounters};
 
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,12 +114,10 @@ impl Buffer {
         length
     }
 
-    /// Returns the first eight bytes of the data; `None` if there are fewer in one piece.
-    #[must_use]
-    pub fn first_word(&self) -> Option<[u8; 8]> {
-        let start =
-            self.parts.first().map_or(&self.bytes[..self.length.min(self.bytes.len())], |part| &part[..]);
-        start.first_chunk().copied()
+    /// Returns the data, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let own = if self.parts.is_empty() { &self.bytes[..self.length] } else { &[] };
+        self.parts.iter().map(|part| &part[..]).chain(std::iter::once(own))
     }
 }
 
@@ -169,8 +167,8 @@ pub trait Files: Clone + 'static {
     async fn file_system_status(&self) -> Result<(), Fault>;
     /// Returns the requests sent so far, by operation; empty if they are not counted.
     fn traffic(&self) -> BTreeMap<String, RequestCounters>;
-    /// Returns the number of requests that had to wait for a slot so far.
-    fn slot_waits(&self) -> u64;
+    /// Returns the client's other counters so far; `None` if there is no client of Enfys.
+    fn counters(&self) -> Option<ClientCounters>;
     /// Ends the use of the server.
     async fn leave(self);
 }

@@ -10,8 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::attributes::{FileKind, SetAttributes, SetTime};
+use client::cache::counts::Uses;
 use client::cache::limiter::{Budget, Limiter};
 use client::config::{Caches, Caller, Config, TRANSFER_MAX, Version};
+use client::delegations::DelegationCounts;
 use client::engine::{Engine, RetryPolicy, Traffic};
 use client::error::{Error, OpError};
 use client::fs::{File, FileSystem, OpenOptions};
@@ -26,7 +28,7 @@ use xdr::Opaque;
 
 use super::{Buffer, Fault, Files, How, OpenFile, Status};
 use crate::plan::{ClientOptions, NfsVersion};
-use crate::result::RequestCounters;
+use crate::result::{CacheUse, ClientCounters, Delegations, RequestCounters, SlotWaits};
 
 /// The memory budget of a client in bytes. A half bounds data that are written and not committed: with less, workloads that never
 /// sync would measure COMMITs too. Such data share the memory of the workload's block.
@@ -195,17 +197,35 @@ fn refused(operation: &str, error: &OpError) -> Fault {
     Fault { errno: Some(error.errno().0), text: format!("{operation}: {error}") }
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl From<Uses> for CacheUse {
+    fn from(Uses { hits, misses }: Uses) -> Self {
+        Self { hits, misses }
+    }
+}
+
+impl From<DelegationCounts> for Delegations {
+    fn from(counts: DelegationCounts) -> Self {
+        let DelegationCounts { held, granted, recalled, returned, lost, local_opens } = counts;
+        Self { held: held as u64, granted, recalled, returned, lost, local_opens }
+    }
+}
+
 impl From<Traffic> for RequestCounters {
     fn from(traffic: Traffic) -> Self {
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Self {
             requests: traffic.requests,
             retransmissions: traffic.retransmissions,
             timeouts: traffic.failures,
+            errors: traffic.errors,
             bytes_sent: traffic.bytes_sent,
             bytes_received: traffic.bytes_received,
             queue_us: micros(traffic.queue_time),
             round_trip_us: micros(traffic.round_trip_time),
+            execute_us: micros(traffic.execute_time),
         }
     }
 }
@@ -342,8 +362,25 @@ impl Files for NfsFiles {
         traffic.into_iter().map(|(name, traffic)| (name, traffic.into())).collect()
     }
 
-    fn slot_waits(&self) -> u64 {
-        self.connected.client.slot_use().1 as u64
+    fn counters(&self) -> Option<ClientCounters> {
+        let client = &self.connected.client;
+        let waits = client.engine().waits();
+        // All directories that were entered share the mount's caches.
+        let caches = self.fs.mounted().cache_counts();
+        Some(ClientCounters {
+            slots: SlotWaits {
+                count: waits.count,
+                sum_us: micros(waits.time),
+                squares_us2: waits.squares * 1e12,
+            },
+            attributes: caches.attributes.into(),
+            names: caches.names.into(),
+            access: caches.access.into(),
+            listings: caches.listings.into(),
+            data_bytes: caches.data_bytes.into(),
+            delegations: client.delegation_counts().into(),
+            directory_delegations: client.directory_delegation_counts().into(),
+        })
     }
 
     async fn leave(self) {

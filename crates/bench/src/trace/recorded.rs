@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::format::{Flags, Kind, Record};
 use super::writer::TraceWriter;
-use crate::result::RequestCounters;
+use crate::result::{ClientCounters, RequestCounters};
 use crate::targets::{Buffer, Fault, Files, How, OpenFile, Status};
 
 /// The files of a target, whose operations are written into a trace if there is one. All targets of a run are of this type, so that
@@ -176,8 +176,8 @@ impl<F: Files> Files for Recorded<F> {
         self.inner.traffic()
     }
 
-    fn slot_waits(&self) -> u64 {
-        self.inner.slot_waits()
+    fn counters(&self) -> Option<ClientCounters> {
+        self.inner.counters()
     }
 
     async fn leave(self) {

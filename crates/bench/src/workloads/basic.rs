@@ -2,10 +2,10 @@
 //!
 //! Each thread works in a directory of its own. Counts that a test prints for two operations together are split.
 
-use super::files::{pattern, read_whole};
+use super::files::{Pieces, pattern, read_whole};
 use super::{Parameters, Workload};
 use crate::runner::{Ends, Meter, Op, Task, Who};
-use crate::targets::{Buffer, Fault, Files, How, OpenFile as _};
+use crate::targets::{Fault, Files, How, OpenFile as _};
 
 const CREATE: Op = Op::metadata("create");
 const MKDIR: Op = Op::metadata("mkdir");
@@ -157,26 +157,28 @@ async fn remove_files<F: Files>(files: &F, meter: &Meter) -> Result<(), Fault> {
 
 /// Test 5.
 async fn write_and_read<F: Files>(files: &F, meter: &Meter) -> Result<(), Fault> {
-    let data = pattern(0, CALL_BYTES);
+    let data = pattern(0, FILE_BYTES);
     for _ in 0..REPEATS {
         let write = async {
             let file = files.open("bigfile", How::CREATE).await?;
             let mut written = 0;
             while written < FILE_BYTES {
-                written += file.write(written, data.clone()).await? as u64;
+                let call = data.slice(written as usize..(written + CALL_BYTES).min(FILE_BYTES) as usize);
+                written += file.write(written, call).await? as u64;
             }
             file.close().await.map(|()| written)
         };
         meter.transfer(WRITE, FILE_BYTES, write).await?;
     }
-    let mut buffer = Buffer::default();
+    let mut pieces = Pieces::default();
     for _ in 0..REPEATS {
         let read = async {
             let file = files.open("bigfile", How::READ).await?;
-            let read = read_whole(&file, FILE_BYTES, CALL_BYTES, &mut buffer).await?;
+            let read = read_whole(&file, FILE_BYTES, CALL_BYTES, &mut pieces).await?;
             file.close().await.map(|()| read)
         };
         meter.transfer(READ, FILE_BYTES, read).await?;
+        pieces.check(meter)?;
     }
     meter.time(REMOVE, files.remove("bigfile")).await
 }

@@ -1,10 +1,11 @@
 //! The tests of Bonnie++ 1.03: a large file, and many empty ones (2008). Each thread has files of its own.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use fastrand::Rng;
 
-use super::files::pattern;
+use super::files::{check_block, pattern};
 use super::{Parameters, Workload};
 use crate::process;
 use crate::runner::{Ends, Op, Task, Who};
@@ -22,6 +23,10 @@ const DELETE: Op = Op::metadata("delete");
 /// One of this many seeks is followed by a write of the block.
 const WRITES_OF_SEEKS: u64 = 10;
 const FILE: &str = "large";
+/// Where the pattern of a block begins that the phases write: first, rewriting, seeking.
+const FIRST: u64 = 0;
+const AGAIN: u64 = 8;
+const SOUGHT: u64 = 16;
 
 /// `bonnie`.
 pub struct Bonnie {
@@ -125,7 +130,7 @@ impl Bonnie {
 
     async fn block_write<F: Files>(&self, files: &F, task: &Task<F>) -> Result<(), Fault> {
         let file = files.open(FILE, How::CREATE).await?;
-        let data = pattern(0, self.io_bytes);
+        let data = pattern(FIRST, self.io_bytes);
         for offset in self.offsets(task) {
             let write = async { Ok(file.write(offset, data.clone()).await? as u64) };
             task.meter.transfer(BLOCK_WRITE, self.io_bytes, write).await?;
@@ -136,13 +141,14 @@ impl Bonnie {
 
     async fn rewrite<F: Files>(&self, files: &F, task: &Task<F>) -> Result<(), Fault> {
         let file = files.open(FILE, How::BOTH).await?;
-        let (data, mut buffer) = (pattern(8, self.io_bytes), Buffer::default());
+        let (data, mut buffer) = (pattern(AGAIN, self.io_bytes), Buffer::default());
         for offset in self.offsets(task) {
             let rewrite = async {
                 let read = file.read(offset, self.io_bytes as usize, &mut buffer).await? as u64;
                 Ok(read.min(file.write(offset, data.clone()).await? as u64))
             };
             task.meter.transfer(REWRITE, self.io_bytes, rewrite).await?;
+            check_block(&task.meter, &buffer, offset, FIRST)?;
         }
         task.meter.time(FSYNC, file.sync()).await?;
         file.close().await
@@ -154,13 +160,15 @@ impl Bonnie {
         for offset in self.offsets(task) {
             let read = async { Ok(file.read(offset, self.io_bytes as usize, &mut buffer).await? as u64) };
             task.meter.transfer(BLOCK_READ, self.io_bytes, read).await?;
+            check_block(&task.meter, &buffer, offset, AGAIN)?;
         }
         file.close().await
     }
 
     async fn seek<F: Files>(&self, files: &F, task: &Task<F>) -> Result<(), Fault> {
         let file = files.open(FILE, How::BOTH).await?;
-        let (data, mut buffer) = (pattern(16, self.io_bytes), Buffer::default());
+        let (data, mut buffer) = (pattern(SOUGHT, self.io_bytes), Buffer::default());
+        let mut written = HashSet::new();
         let mut rng = task.rng.clone();
         for number in (0..self.seeks).take_while(|_| !task.meter.is_over()) {
             let offset = rng.u64(0..self.file_bytes / self.io_bytes) * self.io_bytes;
@@ -172,6 +180,15 @@ impl Bonnie {
                 Ok(read)
             };
             task.meter.transfer(SEEK, self.io_bytes, seek).await?;
+            check_block(
+                &task.meter,
+                &buffer,
+                offset,
+                if written.contains(&offset) { SOUGHT } else { AGAIN },
+            )?;
+            if number % WRITES_OF_SEEKS == 0 {
+                written.insert(offset);
+            }
         }
         file.close().await
     }

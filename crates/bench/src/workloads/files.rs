@@ -3,30 +3,104 @@
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, StreamExt as _};
 
-use crate::layout::{fill_pattern, pattern_word};
-use crate::targets::{Buffer, Fault, Files, How, OpenFile as _};
+use crate::layout::{fill_pattern, first_difference};
+use crate::runner::Meter;
+use crate::targets::{Buffer, Fault, Files, How, OpenFile};
 
 /// Bytes of one write while files are prepared.
 const BLOCK_BYTES: u64 = 8 << 20;
+/// Bytes at the start of a read that are always compared.
+const START_BYTES: usize = 64;
 /// Files that are prepared at the same time.
 const PREPARED_AT_ONCE: usize = 32;
 
 /// Returns `count` bytes of the pattern, as it is at `offset` of a file.
 pub(super) fn pattern(offset: u64, count: u64) -> Bytes {
-    let mut block = BytesMut::zeroed(count.next_multiple_of(8) as usize);
-    fill_pattern(offset, &mut block);
-    block.truncate(count as usize);
-    block.freeze()
+    let lead = offset % 8;
+    let mut block = BytesMut::zeroed((lead + count).next_multiple_of(8) as usize);
+    fill_pattern(offset - lead, &mut block);
+    block.truncate((lead + count) as usize);
+    block.freeze().slice(lead as usize..)
 }
 
-/// Checks the beginning of data that were read at `offset`, a multiple of eight. Call it outside of the timed part.
-pub(super) fn check(buffer: &Buffer, offset: u64) -> Result<(), Fault> {
-    match buffer.first_word() {
-        Some(word) if word != pattern_word(offset) => Err(Fault::new(format!(
-            "wrong data at offset {offset}: read {word:02x?}, wrote {:02x?}",
-            pattern_word(offset)
-        ))),
-        _ => Ok(()),
+/// Compares data that were read at `offset` with the pattern. Call it outside of the timed part.
+pub(super) fn check(meter: &Meter, buffer: &Buffer, offset: u64) -> Result<(), Fault> {
+    check_block(meter, buffer, offset, offset)
+}
+
+/// Compares data that were read at `offset` of a file with the pattern as it is at `pattern_offset`: some workloads write the same
+/// block everywhere. Call it outside of the timed part.
+pub(super) fn check_block(
+    meter: &Meter,
+    buffer: &Buffer,
+    offset: u64,
+    pattern_offset: u64,
+) -> Result<(), Fault> {
+    let compare = |bytes| compare(buffer, offset, pattern_offset, bytes);
+    meter.compare(|| compare(usize::MAX), || compare(START_BYTES))
+}
+
+/// Compares the first `bytes` bytes of data that were read at `offset`.
+fn compare(buffer: &Buffer, offset: u64, pattern_offset: u64, bytes: usize) -> Result<(), Fault> {
+    let mut before = 0;
+    for part in buffer.parts() {
+        let part = &part[..part.len().min(bytes.saturating_sub(before as usize))];
+        if let Some(place) = first_difference(pattern_offset + before, part) {
+            let place_in_file = offset + before + place as u64;
+            return Err(Fault::new(format!(
+                "wrong data at offset {place_in_file}: not what was written there (read {:02x})",
+                part[place]
+            )));
+        }
+        before += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// As [`check`] for files with holes, whose bytes are zeros.
+pub(super) fn check_with_holes(meter: &Meter, buffer: &Buffer, offset: u64) -> Result<(), Fault> {
+    meter.compare(|| compare_with_holes(buffer, offset), || Ok(()))
+}
+
+fn compare_with_holes(buffer: &Buffer, offset: u64) -> Result<(), Fault> {
+    let Err(fault) = compare(buffer, offset, offset, usize::MAX) else { return Ok(()) };
+    let mut before = offset;
+    for part in buffer.parts() {
+        let expected = pattern(before, part.len() as u64);
+        if part.iter().zip(&expected).any(|(byte, expected)| byte != expected && *byte != 0) {
+            return Err(fault);
+        }
+        before += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// A file as it was read, in pieces. They are kept so that they are compared outside of the timed part; their memory is used again.
+#[derive(Default)]
+pub(super) struct Pieces {
+    buffers: Vec<Buffer>,
+    /// Offsets of the pieces of the last file.
+    offsets: Vec<u64>,
+}
+
+impl Pieces {
+    /// Compares the last file that was read with the pattern. Call it outside of the timed part.
+    pub(super) fn check(&self, meter: &Meter) -> Result<(), Fault> {
+        let compare = |bytes| {
+            let mut pieces = self.buffers.iter().zip(&self.offsets);
+            pieces.try_for_each(|(buffer, offset)| compare(buffer, *offset, *offset, bytes))
+        };
+        meter.compare(|| compare(usize::MAX), || compare(START_BYTES))
+    }
+
+    /// Returns the buffer of the next piece.
+    fn next(&mut self, offset: u64) -> &mut Buffer {
+        let number = self.offsets.len();
+        self.offsets.push(offset);
+        if self.buffers.len() <= number {
+            self.buffers.push(Buffer::default());
+        }
+        &mut self.buffers[number]
     }
 }
 
@@ -102,18 +176,18 @@ pub(crate) async fn remove_tree<F: Files>(files: &F, path: &str) -> Result<(), F
     files.remove_directory(path).await
 }
 
-/// Reads a file from the start to `size`, in pieces of `io_bytes`, and returns the bytes read. The beginning of each piece is
-/// not checked: files may have been written by others.
+/// Reads a file from the start to `size`, in pieces of `io_bytes`, and returns the bytes read. [`Pieces::check`] compares them.
 pub(super) async fn read_whole(
-    file: &impl crate::targets::OpenFile,
+    file: &impl OpenFile,
     size: u64,
     io_bytes: u64,
-    buffer: &mut Buffer,
+    pieces: &mut Pieces,
 ) -> Result<u64, Fault> {
+    pieces.offsets.clear();
     let mut offset = 0;
     while offset < size {
         let asked = io_bytes.min(size - offset);
-        let read = file.read(offset, asked as usize, buffer).await? as u64;
+        let read = file.read(offset, asked as usize, pieces.next(offset)).await? as u64;
         offset += read;
         if read < asked {
             break;

@@ -1,12 +1,10 @@
 //! Operations of Filebench's loops, each counted separately.
 
-use bytes::Bytes;
-
 use super::Parameters;
 use super::file_set::{FileSet, root};
-use super::files::{pattern, read_whole};
+use super::files::{Pieces, pattern, read_whole};
 use crate::runner::{Meter, Op, Task};
-use crate::targets::{Buffer, Fault, Files, How, OpenFile};
+use crate::targets::{Fault, Files, How, OpenFile};
 
 const CREATE: Op = Op::metadata("create");
 const OPEN: Op = Op::metadata("open");
@@ -42,17 +40,17 @@ impl FlowSettings {
 pub(super) struct Flow<'t, F: Files> {
     files: F,
     meter: &'t Meter,
-    buffer: Buffer,
+    pieces: Pieces,
     io_bytes: u64,
-    append: Bytes,
+    append_bytes: u64,
 }
 
 impl<'t, F: Files> Flow<'t, F> {
     /// Enters the directory of the thread's client.
     pub(super) async fn new(task: &'t Task<F>, settings: &FlowSettings) -> Result<Self, Fault> {
         let files = task.files.enter(&root(task.who)).await?;
-        let (append, io_bytes) = (pattern(0, settings.append_bytes), settings.io_bytes.max(1));
-        Ok(Self { files, meter: &task.meter, buffer: Buffer::default(), io_bytes, append })
+        let (append_bytes, io_bytes) = (settings.append_bytes, settings.io_bytes.max(1));
+        Ok(Self { files, meter: &task.meter, pieces: Pieces::default(), io_bytes, append_bytes })
     }
 
     pub(super) async fn create(&self, path: &str) -> Result<F::File, Fault> {
@@ -69,11 +67,13 @@ impl<'t, F: Files> Flow<'t, F> {
 
     /// Writes a file of this size from the start.
     pub(super) async fn write_whole(&self, file: &F::File, size: u64) -> Result<(), Fault> {
+        let data = pattern(0, size);
         let write = async {
             let mut offset = 0;
             while offset < size {
                 let length = self.io_bytes.min(size - offset);
-                let written = file.write(offset, pattern(offset, length)).await? as u64;
+                let piece = data.slice(offset as usize..(offset + length) as usize);
+                let written = file.write(offset, piece).await? as u64;
                 offset += written;
                 if written < length {
                     break;
@@ -86,17 +86,18 @@ impl<'t, F: Files> Flow<'t, F> {
 
     /// Appends to a file whose size is known.
     pub(super) async fn append(&self, file: &F::File, size: u64) -> Result<(), Fault> {
-        let append = self.append.clone();
-        let length = append.len() as u64;
+        let length = self.append_bytes;
+        let append = pattern(size, length);
         let write = async { Ok(file.write(size, append).await? as u64) };
         self.meter.transfer(APPEND, length, write).await.map(|_| ())
     }
 
-    /// Reads a file up to its size at the open.
+    /// Reads a file up to its size at the open, and compares all of it.
     pub(super) async fn read_whole(&mut self, file: &F::File) -> Result<(), Fault> {
         let size = file.size();
-        let read = read_whole(file, size, self.io_bytes, &mut self.buffer);
-        self.meter.transfer(READ, size, read).await.map(|_| ())
+        let read = read_whole(file, size, self.io_bytes, &mut self.pieces);
+        self.meter.transfer(READ, size, read).await?;
+        self.pieces.check(self.meter)
     }
 
     pub(super) async fn fsync(&self, file: &F::File) -> Result<(), Fault> {

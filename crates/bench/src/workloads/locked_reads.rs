@@ -1,9 +1,9 @@
 //! Small files, which all clients share, are opened, locked, read, unlocked and closed, several times each (2015, Table 1).
 
-use super::files::{check, make_files, read_whole};
+use super::files::{Pieces, make_files, read_whole};
 use super::{Parameters, Workload};
 use crate::runner::{Ends, Op, Task, Who};
-use crate::targets::{Buffer, Fault, Files, How, OpenFile as _};
+use crate::targets::{Fault, Files, How, OpenFile as _};
 
 const OPEN: Op = Op::metadata("open");
 const LOCK: Op = Op::metadata("lock");
@@ -40,7 +40,7 @@ impl Workload for LockedReads {
     }
 
     async fn work<F: Files>(&self, task: &Task<F>) -> Result<(), Fault> {
-        let (meter, mut buffer) = (&task.meter, Buffer::default());
+        let (meter, mut pieces) = (&task.meter, Pieces::default());
         task.ready().await;
         for index in task.part(self.files) {
             for _ in 0..self.repeats {
@@ -49,9 +49,9 @@ impl Workload for LockedReads {
                 }
                 let file = meter.time(OPEN, task.files.open(&name(index), How::READ)).await?;
                 meter.time(LOCK, file.lock_shared()).await?;
-                let read = read_whole(&file, self.file_bytes, self.file_bytes, &mut buffer);
+                let read = read_whole(&file, self.file_bytes, self.file_bytes, &mut pieces);
                 meter.transfer(READ, self.file_bytes, read).await?;
-                check(&buffer, 0)?;
+                pieces.check(meter)?;
                 meter.time(UNLOCK, file.unlock()).await?;
                 meter.time(CLOSE, file.close()).await?;
             }

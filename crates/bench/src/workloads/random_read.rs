@@ -36,9 +36,7 @@ impl Workload for RandomRead {
             let offset = rng.u64(0..self.file_bytes / self.io_bytes) * self.io_bytes;
             let read = async { Ok(file.read(offset, self.io_bytes as usize, &mut buffer).await? as u64) };
             task.meter.transfer(READ, self.io_bytes, read).await?;
-            if offset.is_multiple_of(8) {
-                check(&buffer, offset)?;
-            }
+            check(&task.meter, &buffer, offset)?;
         }
         file.close().await
     }

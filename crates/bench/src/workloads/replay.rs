@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::files::{make_directory, make_files, pattern};
+use super::files::{check_with_holes, make_directory, make_files, pattern};
 use super::{Parameters, Workload};
 use crate::runner::{Ends, Op, Task, Who};
 use crate::targets::{Buffer, Fault, Files, How, OpenFile};
@@ -198,7 +198,12 @@ impl<F: Files> Stream<'_, F> {
         let moves = matches!(record.op, Kind::Read | Kind::Write);
         if moves {
             let expected = record.result.unwrap_or(0);
-            return meter.transfer(op, expected, self.operate(record)).await.map(|_| ());
+            meter.transfer(op, expected, self.operate(record)).await?;
+            if record.op == Kind::Read {
+                // Every operation that writes writes the pattern, and set sizes leave holes.
+                check_with_holes(&meter, &self.buffer, record.offset.unwrap_or(0))?;
+            }
+            return Ok(());
         }
         meter.time(op, self.operate(record)).await.map(|_| ())
     }
@@ -264,8 +269,11 @@ impl<F: Files> Stream<'_, F> {
                 return read.map(|read| read as u64);
             }
             Kind::Write => {
-                let data = pattern(offset - offset % 8, length + offset % 8).split_off((offset % 8) as usize);
-                return self.file(record)?.write(offset, data).await.map(|written| written as u64);
+                return self
+                    .file(record)?
+                    .write(offset, pattern(offset, length))
+                    .await
+                    .map(|written| written as u64);
             }
             Kind::Sync => self.file(record)?.sync().await?,
             Kind::Lock => self.file(record)?.lock_shared().await?,

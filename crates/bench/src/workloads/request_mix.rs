@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::files::{make_directory, make_files, pattern};
+use super::files::{check, make_directory, make_files, pattern};
 use super::{Parameters, Workload};
 use crate::runner::{Op, Task, Who};
 use crate::targets::{Buffer, Fault, Files, How, OpenFile as _};
@@ -137,7 +137,8 @@ impl RequestMix {
                     let read = file.read(offset, IO_BYTES as usize, &mut own.buffer).await? as u64;
                     file.close().await.map(|()| read)
                 };
-                meter.transfer_since(op, began, IO_BYTES, read).await.map(|_| ())
+                meter.transfer_since(op, began, IO_BYTES, read).await?;
+                check(meter, &own.buffer, offset)
             }
             WRITE => {
                 let write = async {

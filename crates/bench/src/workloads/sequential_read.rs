@@ -37,9 +37,7 @@ impl Workload for SequentialRead {
             let offset = block * self.io_bytes;
             let read = async { Ok(file.read(offset, self.io_bytes as usize, &mut buffer).await? as u64) };
             task.meter.transfer(READ, self.io_bytes, read).await?;
-            if offset.is_multiple_of(8) {
-                check(&buffer, offset)?;
-            }
+            check(&task.meter, &buffer, offset)?;
             block = (block + 1) % blocks;
         }
         file.close().await

@@ -1,9 +1,9 @@
 //! Reads of whole small files, which all clients share, at random (2015, Figures 6 and 7).
 
-use super::files::{make_files, read_whole};
+use super::files::{Pieces, make_files, read_whole};
 use super::{Parameters, Workload};
 use crate::runner::{Op, Task, Who};
-use crate::targets::{Buffer, Fault, Files, How, OpenFile as _};
+use crate::targets::{Fault, Files, How, OpenFile as _};
 
 /// Open, read whole, close.
 const READ: Op = Op::read("read-file");
@@ -32,16 +32,17 @@ impl Workload for SmallFiles {
 
     async fn work<F: Files>(&self, task: &Task<F>) -> Result<(), Fault> {
         let mut rng = task.rng.clone();
-        let mut buffer = Buffer::default();
+        let mut pieces = Pieces::default();
         task.ready().await;
         while !task.meter.is_over() {
             let path = name(rng.u64(0..self.files));
             let read = async {
                 let file = task.files.open(&path, How::READ).await?;
-                let length = read_whole(&file, self.file_bytes, self.file_bytes.max(1), &mut buffer).await?;
+                let length = read_whole(&file, self.file_bytes, self.file_bytes.max(1), &mut pieces).await?;
                 file.close().await.map(|()| length)
             };
             task.meter.transfer(READ, self.file_bytes, read).await?;
+            pieces.check(&task.meter)?;
         }
         Ok(())
     }

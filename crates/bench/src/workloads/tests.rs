@@ -194,3 +194,57 @@ fn a_short_read_does_not_count() {
         result.outcome
     );
 }
+
+/// Damages all files below a directory: the last byte of each 4 KiB, and of each file.
+fn damage(directory: &Path) {
+    for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            damage(&path);
+        } else if entry.file_type().unwrap().is_file() {
+            let mut data = std::fs::read(&path).unwrap();
+            let last = data.len().wrapping_sub(1);
+            let damaged = |place: usize| place % 4096 == 4095 || place == last;
+            data.iter_mut().enumerate().filter(|(place, _)| damaged(*place)).for_each(|(_, byte)| *byte ^= 1);
+            std::fs::write(&path, data).unwrap();
+        }
+    }
+}
+
+#[test]
+fn one_wrong_byte_of_a_read_fails_the_run() {
+    for (workload, set) in [
+        ("random-read", &["file-size=64KiB", "io-size=4KiB"][..]),
+        ("sequential-read", &["file-size=64KiB", "io-size=16KiB"]),
+        ("small-files", &["files=5"]),
+        ("locked-reads", &["files=5"]),
+        ("fileserver", &["files=50", "mean-size=4KiB"]),
+        ("webserver", &["files=20"]),
+        ("varmail", &["files=20"]),
+        ("request-mix", &["rate=2000", "files=60"]),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let (run, place) = (run_of(workload, directory.path(), set, 1), place(directory.path()));
+        prepare(&run, &place).unwrap();
+        damage(directory.path());
+        let result = measure(&run, &place).expect("not interrupted");
+        let Outcome::Failed(why) = &result.outcome else { panic!("{workload}: complete") };
+        assert!(why.contains("wrong data at offset "), "{workload}: {why}");
+    }
+}
+
+#[test]
+fn basic_compares_what_it_has_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (run, place) = (run_of("basic", directory.path(), &[], 1), place(directory.path()));
+    prepare(&run, &place).unwrap();
+    // The file accepts all data and returns zeros.
+    let of_run = std::fs::read_dir(directory.path().join("enfys-bench")).unwrap().next().unwrap().unwrap();
+    std::os::unix::fs::symlink("/dev/zero", of_run.path().join("thread-1-1/bigfile")).unwrap();
+    let result = measure(&run, &place).expect("not interrupted");
+    assert!(
+        matches!(&result.outcome, Outcome::Failed(why) if why.contains("wrong data at offset 0")),
+        "{:?}",
+        result.outcome
+    );
+}

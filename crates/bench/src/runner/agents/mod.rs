@@ -258,8 +258,19 @@ fn add_part(all: &mut RunResult, part: &RunResult, own: Range<u32>, skew_us: u64
             }
         }
     }
-    for (name, counters) in &part.requests {
-        all.requests.entry(name.clone()).or_default().add(counters);
+    match part.kernel.first() {
+        // Requests of a mount are those of all its users.
+        Some(counters) => all.add_kernel(counters.clone(), part.requests.clone()),
+        None => {
+            for (name, counters) in &part.requests {
+                all.requests.entry(name.clone()).or_default().add(counters);
+            }
+        }
+    }
+    if let Some(compared) = part.compared {
+        let all = all.compared.get_or_insert_default();
+        all.reads += compared.reads;
+        all.whole += compared.whole;
     }
     for (name, samples) in &part.samples {
         all.samples.entry(name.clone()).or_default().extend(samples);
@@ -268,8 +279,11 @@ fn add_part(all: &mut RunResult, part: &RunResult, own: Range<u32>, skew_us: u64
     let busy = [all.client_busy, part.client_busy].into_iter().flatten();
     all.client_busy = busy.reduce(f64::max);
     all.client_resident_bytes = all.client_resident_bytes.max(part.client_resident_bytes);
-    if let Some(waits) = part.slot_waits {
-        *all.slot_waits.get_or_insert(0) += waits;
+    if let Some(counters) = &part.client_counters {
+        all.add_client(counters);
+    }
+    if let Some(seconds) = part.client_cpu_seconds {
+        *all.client_cpu_seconds.get_or_insert(0.0) += seconds;
     }
 }
 
