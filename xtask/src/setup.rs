@@ -62,6 +62,7 @@ const PACKAGES: &[Package] = &[
     ),
     package("u-boot-qemu", "that boot loader: a client of versions 2 and 3 over UDP"),
     package("fio", "its converter reads the results of the bench"),
+    package("chromium-headless-shell", "a browser that shows the report of the bench"),
 ];
 
 /// Prints and installs missing packages and programs.

@@ -2,8 +2,10 @@
 
 mod agents;
 mod link;
+mod pages;
 mod papers;
 mod reports;
+mod requests;
 mod runs;
 mod servers;
 mod simulation;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{bench, printed};
 
 /// Returns a result file as another program would write it, from the description of the format.
-fn result(target: &str, round: u32, operations: u64) -> Value {
+pub(crate) fn result(target: &str, round: u32, operations: u64) -> Value {
     json!({
         "format": "enfys-bench-run",
         "format_version": 1,

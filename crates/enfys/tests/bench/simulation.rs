@@ -82,6 +82,22 @@ fn creation_by_one_thread_takes_its_requests_one_after_the_other() {
     );
 }
 
+/// Twice as many threads as calls in flight: while one half waits for replies, the other half waits for their turn, each time for a round
+/// trip.
+#[test]
+fn a_wait_for_calls_in_flight_is_a_round_trip() {
+    let options = ["--nfs", "3", "--delay", "100ms", "--threads", "256", "--set", "files=1024"];
+    let [result] = &simulate("create", &options)[..] else { panic!("one result") };
+    let waits = &result["client_counters"]["slots"];
+    let number = waits["count"].as_u64().expect("a count");
+    // LOOKUP and CREATE of each file; the first 128 and at most as many last ones have not waited.
+    assert!((2 * 1024 - 256..=2 * 1024 - 128).contains(&number), "{waits}");
+    let (sum_us, squares) = (waits["sum_us"].as_f64(), waits["squares_us2"].as_f64());
+    let (mean_ms, square) = (sum_us.expect("a sum") / 1e3, squares.expect("a sum") / number as f64 / 1e6);
+    assert!((mean_ms / number as f64 - 100.0).abs() < 0.01, "{waits}");
+    assert!((square - 100.0 * 100.0).abs() < 1.0, "no deviation: {waits}");
+}
+
 #[test]
 fn a_thousand_clients_read_list_and_write() {
     for (workload, set, op, expected) in [
