@@ -13,8 +13,8 @@ use crate::mounted::{Mounted, cpu_of, cpu_of_all};
 const WINDOW: Duration = Duration::from_secs(1);
 /// CPU that others may use during a measurement, in cores. It is repeated if they use more.
 const OTHERS_MAX: f64 = 0.1;
-/// Most repetitions of a measurement; the last counts in any case.
-const ATTEMPTS: usize = 5;
+/// Most attempts at a measurement; the last counts in any case.
+const ATTEMPTS: usize = 2;
 /// Alignment of buffers: pages, so that 1 MiB is 256 pages, the kernel's maximum of a request.
 const PAGE: usize = 4096;
 const BYTES: usize = REQUEST_MAX as usize;
