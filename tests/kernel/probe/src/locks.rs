@@ -18,7 +18,10 @@ pub(crate) fn check(path: &Path, other: &Path) -> Checked {
     let (mut a, mut b) = (Holder::new(path)?, Holder::new(other)?);
     conflicts(&mut a, &mut b)?;
     splits_and_upgrades(&mut a, &mut b)?;
-    far_ends(&mut a, &mut b)?;
+    // NLM of version 2 has offsets of 32 bits.
+    if std::env::var("VERSION").as_deref() != Ok("2") {
+        far_ends(&mut a, &mut b)?;
+    }
     waits(&mut a, &mut b)?;
     released_by_close(&mut a, &mut b)?;
     released_by_death(a, &mut b)
