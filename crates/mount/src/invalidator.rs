@@ -106,6 +106,12 @@ impl Invalidator {
         }
     }
 
+    /// As [`Self::drop_pages`]. Waits for nothing.
+    pub(crate) fn drop_pages_later(&self, node: NodeId) {
+        // The thread has ended with the mount.
+        let _ = self.pages.send((node, oneshot::channel().0));
+    }
+
     /// Makes the kernel drop what no program uses. Waits for nothing.
     pub(crate) fn drop_unused(&self, unused: Unused) {
         if !unused.nodes.is_empty() || !unused.names.is_empty() {

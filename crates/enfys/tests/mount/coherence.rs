@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use crate::support::{Mounted, Server, await_that, can_mount, sh, shell};
+use crate::support::{Mounted, Server, VERSIONS, await_that, can_mount, sh, shell};
 
 /// Far longer than a test waits.
 const LONG: [&str; 2] = ["-o", "actimeo=3600"];
@@ -37,6 +37,37 @@ fn names_of_a_directory_are_looked_up_again_after_a_change_of_another_client_is_
         assert_eq!(one.sh("cat d/new d/replaced d/kept/f"), "new\nother\nx\n", "{version}");
         one.end();
         two.end();
+    }
+}
+
+#[test]
+fn each_of_two_mounts_appends_after_what_the_other_has_closed() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        sh(&server.export(), "touch f g");
+        // The kernel looks up no name again, which would show the size.
+        let options = ["-o", "actimeo=3600,nodelegations"];
+        let (one, two) = (Mounted::new(&server, version, &options), Mounted::new(&server, version, &options));
+        let both = "import os
+f = os.open('g', os.O_RDWR | os.O_APPEND); os.write(f, b'first\\n'); os.write(f, b'second\\n')";
+        for turn in 0..3 {
+            for mounted in [&one, &two] {
+                mounted
+                    .sh(&format!("echo {turn} >> f; (echo {turn}; echo {turn}) >> f; python3 -c \"{both}\""));
+            }
+        }
+        let expected = "0\n0\n0\n0\n0\n0\n1\n1\n1\n1\n1\n1\n2\n2\n2\n2\n2\n2\n";
+        assert_eq!(sh(&server.export(), "cat f"), expected, "{version}");
+        assert_eq!(sh(&server.export(), "cat g"), "first\nsecond\n".repeat(6), "{version}");
+        for mounted in [one, two] {
+            await_that("the kernel reads the file again", || {
+                mounted.sh("cat g") == "first\nsecond\n".repeat(6)
+            });
+            mounted.end();
+        }
     }
 }
 

@@ -26,6 +26,12 @@ pub(super) fn open_flags(flags: u32) -> OpenFlags {
     OpenFlags { mode, stability, direct: flags.contains(OFlags::DIRECT) }
 }
 
+/// Returns whether a file is opened for appending, and not for reading.
+fn only_appends(flags: u32) -> bool {
+    let flags = OFlags::from_bits_retain(flags);
+    flags.contains(OFlags::APPEND) && flags & OFlags::ACCMODE == OFlags::WRONLY
+}
+
 impl Files {
     pub(crate) async fn open(&self, program: fuse::Caller, request: Open) -> Result<Opened, Errno> {
         let node = self.nodes.get(request.node)?;
@@ -33,18 +39,27 @@ impl Files {
         let file = node.inode.open(&caller, open_flags(request.flags)).await;
         let file = file.map_err(|error| errno(&error))?;
         let attributes = file.opened_attributes();
-        self.opened(file, &attributes)
+        self.opened(file, &attributes, request.flags)
     }
 
     /// Registers an open file. The kernel keeps its pages only if the content is that of the last open.
-    pub(super) fn opened(&self, file: OpenFile, attributes: &Attributes) -> Result<Opened, Errno> {
+    pub(super) fn opened(
+        &self,
+        file: OpenFile,
+        attributes: &Attributes,
+        open_flags: u32,
+    ) -> Result<Opened, Errno> {
         let node = self.nodes.get(crate::nodes::node_id(file.inode()))?;
         let valid = node.validate(attributes);
         if !valid.attributes {
             // The kernel would read up to the size that it knows.
             self.expire_attributes(node.id());
         }
-        let flags = if valid.pages { fuse::OpenFlags::KEEP_CACHE } else { fuse::OpenFlags::empty() };
+        let mut flags = if valid.pages { fuse::OpenFlags::KEEP_CACHE } else { fuse::OpenFlags::empty() };
+        if only_appends(open_flags) {
+            // See `write`: the kernel's pages would have the data at the wrong place.
+            flags |= fuse::OpenFlags::DIRECT_IO;
+        }
         Ok(Opened { handle: self.open_files.add(file), flags })
     }
 
@@ -57,7 +72,14 @@ impl Files {
     pub(crate) async fn write(&self, _: fuse::Caller, request: Write) -> Result<Copied, Errno> {
         let file = self.open_files.get(request.handle)?;
         let length = request.data.len() as u64;
-        file.write(request.offset, request.data).await.map_err(|error| errno(&error))?;
+        let appends = OFlags::from_bits_retain(request.flags).contains(OFlags::APPEND);
+        // The kernel appends at the end that it knows, which may be that of an earlier open: it does not ask for attributes before.
+        let end = if appends { file.known_size() } else { None };
+        let offset = request.offset.max(end.unwrap_or_default());
+        file.write(offset, request.data).await.map_err(|error| errno(&error))?;
+        if offset > request.offset {
+            self.drop_pages_later(request.node);
+        }
         Ok(Copied(length))
     }
 

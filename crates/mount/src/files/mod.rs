@@ -238,6 +238,13 @@ impl Files {
         }
     }
 
+    /// As [`Self::drop_pages`], without waiting: the kernel waits for requests that write pages.
+    fn drop_pages_later(&self, node: NodeId) {
+        if let Some(invalidator) = self.invalidator.get() {
+            invalidator.drop_pages_later(node);
+        }
+    }
+
     /// Asks the kernel to forget unused inodes and names if it knows too many for the memory budget.
     fn forget_unused(&self) {
         let Some(invalidator) = self.invalidator.get() else { return };

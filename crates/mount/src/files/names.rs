@@ -55,7 +55,7 @@ impl Files {
             attributes.size = 0;
         }
         let entry = self.entry(&parent.inode, &request.name, file.inode(), &attributes);
-        let opened = self.opened(file, &attributes)?;
+        let opened = self.opened(file, &attributes, request.flags)?;
         Ok(Created { entry, opened })
     }
 

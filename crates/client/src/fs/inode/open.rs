@@ -257,6 +257,16 @@ impl OpenFile {
         self.attributes
     }
 
+    /// Returns the size as it is known without a request: at least that at the open, with what this client has written since. `None` if
+    /// the file's attributes were evicted.
+    #[must_use]
+    pub fn known_size(&self) -> Option<u64> {
+        let id = self.inode().node.id;
+        let state = self.inode().mount().shared.state.lock();
+        let known = state.metadata.attributes.last_known(id)?;
+        Some(state.size(id, known.size))
+    }
+
     /// Returns the attributes.
     ///
     /// # Errors
