@@ -2,6 +2,8 @@
 //!
 //! Sizes and counts are those of the papers; the 2015 paper unless another year is given.
 
+use std::collections::BTreeMap;
+
 use super::value::Value;
 use crate::units::{parse_size, size_text};
 
@@ -40,6 +42,8 @@ pub enum Kind {
     Boolean,
     /// A file on the machine of the clients.
     Path,
+    /// One of some words.
+    Word(&'static [&'static str]),
 }
 
 impl Kind {
@@ -52,6 +56,9 @@ impl Kind {
             (Self::Path, Value::Text(_)) => return Ok(value.clone()),
             (Self::Path, Value::Count(number)) => return Ok(Value::Text(number.to_string())),
             (Self::Boolean, Value::Boolean(_)) => return Ok(value.clone()),
+            (Self::Word(words), Value::Text(text)) if words.contains(&text.as_str()) => {
+                return Ok(value.clone());
+            }
             (Self::Size(..), Value::Text(text)) => (parse_size(text)?, true),
             (Self::Size(..), Value::Count(bytes)) => (*bytes, true),
             (Self::Count(..), Value::Count(count)) => (*count, false),
@@ -72,6 +79,7 @@ impl Kind {
             Self::Count(least, most) => format!("a count from {least} to {most}"),
             Self::Boolean => "true or false".to_owned(),
             Self::Path => "the name of a file".to_owned(),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
         }
     }
 }
@@ -83,7 +91,7 @@ impl Parameter {
         match self.kind {
             Kind::Boolean => Value::Boolean(self.default == "true"),
             Kind::Count(..) => Value::Count(self.default.parse().unwrap_or_default()),
-            Kind::Size(..) | Kind::Path => Value::Text(self.default.to_owned()),
+            Kind::Size(..) | Kind::Path | Kind::Word(_) => Value::Text(self.default.to_owned()),
         }
     }
 }
@@ -121,6 +129,29 @@ const fn filebench(files: &'static str, mean: &'static str, width: &'static str)
         APPEND,
     ]
 }
+
+const DATABASE: &[Parameter] = &[
+    Parameter {
+        name: "engine",
+        kind: Kind::Word(&["model", "sqlite3"]),
+        default: "model",
+        about: "the requests of SQLite on any target, or the program sqlite3 in a mounted directory",
+    },
+    Parameter {
+        name: "rows",
+        kind: Kind::Count(1, 1000),
+        default: "4",
+        about: "rows that a transaction changes, each on a page of its own",
+    },
+    count("table-rows", "4096", "rows of a database, each on a page of 4 KiB"),
+    Parameter {
+        name: "journal",
+        kind: Kind::Word(&["delete", "truncate", "persist", "wal"]),
+        default: "delete",
+        about: "SQLite's journal_mode; others than delete need engine=sqlite3",
+    },
+    switch("shared", "false", "all threads and clients use one database"),
+];
 
 const FILESERVER: &[Parameter] = &filebench("10000", "128KiB", "20");
 const VARMAIL: &[Parameter] = &filebench("1000", "16KiB", "1000000");
@@ -212,6 +243,11 @@ pub const WORKLOADS: &[Workload] = &[
         parameters: WEBSERVER,
     },
     Workload { name: "varmail", about: "Filebench's mail server (Figures 18 and 19)", parameters: VARMAIL },
+    Workload {
+        name: "database",
+        about: "transactions of SQLite, each of which changes random rows and is stable at its end",
+        parameters: DATABASE,
+    },
     Workload { name: "basic", about: "the operations of Connectathon's Basic tests (1994)", parameters: &[] },
     Workload {
         name: "find",
@@ -242,6 +278,7 @@ pub const WORKLOADS: &[Workload] = &[
             ),
             count("seeks", "8000", "random reads; each tenth is followed by a write"),
             count("files", "16384", "empty files of each thread"),
+            switch("sync", "false", "sync(2) after creation and deletion in a mounted directory"),
         ],
     },
     Workload {
@@ -263,6 +300,23 @@ pub const WORKLOADS: &[Workload] = &[
     },
 ];
 
+/// Returns why a workload cannot have these parameters together, each of which is valid.
+pub(super) fn contradiction(workload: &str, parameters: &BTreeMap<String, Value>) -> Option<String> {
+    if workload != "database" {
+        return None;
+    }
+    let is = |name: &str, value: &str| parameters.get(name) == Some(&Value::Text(value.to_owned()));
+    let count = |name: &str| match parameters.get(name) {
+        Some(Value::Count(count)) => *count,
+        _ => 0,
+    };
+    if is("engine", "model") && !is("journal", "delete") {
+        return Some("the model has the journal mode `delete` alone: set engine = \"sqlite3\"".to_owned());
+    }
+    let (rows, all) = (count("rows"), count("table-rows"));
+    (rows > all).then(|| format!("a transaction of {rows} rows, and the table has {all}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,6 +337,15 @@ mod tests {
                 assert!(workload.parameters[..index].iter().all(|other| other.name != parameter.name));
             }
         }
+    }
+
+    #[test]
+    fn words_are_those_of_a_list() {
+        let kind = Kind::Word(&["delete", "wal"]);
+        let text = |text: &str| Value::Text(text.to_owned());
+        assert_eq!(kind.check(&text("wal")), Ok(text("wal")));
+        assert_eq!(kind.check(&text("Wal")), Err("`Wal`: expected one of delete, wal".to_owned()));
+        assert!(kind.check(&Value::Count(1)).is_err());
     }
 
     #[test]

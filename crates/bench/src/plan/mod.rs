@@ -20,7 +20,7 @@ pub use self::catalogue::{Kind, Parameter, WORKLOADS, Workload};
 pub use self::client_options::{ClientOptions, LinkOptions};
 pub use self::file::{Caches, NfsVersion};
 pub use self::options::PlanOptions;
-pub use self::requirements::{GANESHA, KNFSD, Machine, Requirement};
+pub use self::requirements::{BONNIE, FIO, GANESHA, KNFSD, Machine, Requirement, SQLITE};
 pub use self::resolve::Plan;
 pub use self::value::Value;
 

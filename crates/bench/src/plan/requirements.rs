@@ -13,6 +13,8 @@ pub trait Machine {
     /// # Errors
     /// The reason.
     fn can_write(&self, directory: &Path) -> Result<(), String>;
+    /// Returns whether a directory is on the file system of a server.
+    fn is_remote(&self, directory: &Path) -> bool;
     /// Returns whether this process is root.
     fn is_root(&self) -> bool;
 }
@@ -49,6 +51,13 @@ impl Requirement {
 const fn program(name: &'static str, packages: &'static str) -> Requirement {
     Requirement { name, files: &[], packages }
 }
+
+/// The program of the workload `database` with the engine `sqlite3`.
+pub const SQLITE: Requirement = program("sqlite3", "sqlite3");
+/// The program that `enfys bench honesty` compares data rates with.
+pub const FIO: Requirement = program("fio", "fio");
+/// The program that it compares operations on names with.
+pub const BONNIE: Requirement = program("bonnie++", "bonnie++");
 
 /// NFS-Ganesha with its VFS back end. Its version 3 needs a port mapper, which it gets for itself alone.
 pub const GANESHA: &[Requirement] = &[
@@ -94,6 +103,9 @@ mod tests {
         }
         fn can_write(&self, _: &Path) -> Result<(), String> {
             Ok(())
+        }
+        fn is_remote(&self, _: &Path) -> bool {
+            false
         }
         fn is_root(&self) -> bool {
             true

@@ -8,11 +8,11 @@ use std::time::Duration;
 use toml::Spanned;
 
 use super::case::{Case, Cold, Run, Target, TargetKind};
-use super::catalogue::{Kind, WORKLOADS, Workload};
+use super::catalogue::{Kind, WORKLOADS, Workload, contradiction};
 use super::client_options::ClientOptions;
 use super::errors::{Source, did_you_mean};
 use super::file::{Caches, NfsVersion, PlanFile, TargetTable, Time, WorkloadTable};
-use super::requirements::{GANESHA, KNFSD, Machine, Requirement};
+use super::requirements::{GANESHA, KNFSD, Machine, Requirement, SQLITE};
 use super::value::Value;
 use super::{CASES_MAX, CLIENTS_MAX, ROUNDS_MAX, THREADS_MAX};
 use crate::statistics::ROUNDS_MIN;
@@ -79,6 +79,8 @@ enum Need {
     Installed(&'static Requirement),
     Directory(String),
     File(String),
+    /// A directory where processes can share memory by a file.
+    SharedMemory(String),
     Root,
 }
 
@@ -114,6 +116,10 @@ impl Plan {
                     missing.push(format!("{place}: no file `{path}`"));
                 }
                 Need::File(_) => {}
+                Need::SharedMemory(path) if machine.is_remote(Path::new(path)) => missing.push(format!(
+                    "{place}: journal = \"wal\" needs memory that processes share by a file, which {path} on a server does not have"
+                )),
+                Need::SharedMemory(_) => {}
                 Need::Root if !machine.is_root() => missing.push(format!("{place}: only root can do this")),
                 Need::Root => {}
             }
@@ -172,6 +178,13 @@ struct Column {
     delays: Vec<Duration>,
 }
 
+/// A workload with its parameters, and where the plan names it.
+struct Row {
+    workload: &'static str,
+    parameters: BTreeMap<String, Value>,
+    at: Range<usize>,
+}
+
 /// The lists of a matrix that targets may replace.
 struct Lists {
     versions: Vec<NfsVersion>,
@@ -204,6 +217,7 @@ impl Resolver<'_> {
             self.list(file.matrix.clients.as_ref(), &[1], |n| out_of_range("clients", *n, CLIENTS_MAX));
         let columns = self.columns(&file.target, &lists, file.caches);
         let rows = self.rows(&file.workload);
+        self.check_sqlite(&rows, &columns);
         let cases = self.cases(&rows, &columns, &threads, &clients);
         Plan {
             name: file.name.unwrap_or_else(|| self.stem()),
@@ -432,11 +446,11 @@ impl Resolver<'_> {
     }
 
     /// Returns each workload with every combination of its parameters.
-    fn rows(&mut self, tables: &[Spanned<WorkloadTable>]) -> Vec<(&'static str, BTreeMap<String, Value>)> {
+    fn rows(&mut self, tables: &[Spanned<WorkloadTable>]) -> Vec<Row> {
         if tables.is_empty() {
             self.errors.push(self.source.whole("no [[workload]]: nothing would run"));
         }
-        let mut rows = Vec::new();
+        let mut rows: Vec<Row> = Vec::new();
         for table in tables {
             let table = table.get_ref();
             let name = table.name.get_ref();
@@ -451,18 +465,46 @@ impl Resolver<'_> {
                 continue;
             };
             let Some(combinations) = self.combinations(workload, table) else { continue };
-            for row in combinations.into_iter().map(|parameters| (workload.name, parameters)) {
-                if rows.contains(&row) {
-                    self.error(
-                        &table.name.span(),
-                        format_args!("workload `{name}` twice with the same parameters"),
-                    );
+            let at = table.name.span();
+            for parameters in combinations {
+                let is_same = |row: &Row| row.workload == workload.name && row.parameters == parameters;
+                if rows.iter().any(is_same) {
+                    self.error(&at, format_args!("workload `{name}` twice with the same parameters"));
+                } else if let Some(why) = contradiction(workload.name, &parameters) {
+                    self.error(&at, format_args!("{name}: {why}"));
                 } else {
-                    rows.push(row);
+                    rows.push(Row { workload: workload.name, parameters, at: at.clone() });
                 }
             }
         }
         rows
+    }
+
+    /// Checks that programs which use files themselves have a directory for it, and notes what they need.
+    fn check_sqlite(&mut self, rows: &[Row], columns: &[Column]) {
+        for Row { parameters, at, .. } in rows {
+            let is = |name: &str, word: &str| matches!(parameters.get(name), Some(Value::Text(text)) if text == word);
+            if !is("engine", "sqlite3") {
+                continue;
+            }
+            let place = self.place(at);
+            let program = (place.clone(), Need::Installed(&SQLITE));
+            if !self.needs.contains(&program) {
+                self.needs.push(program);
+            }
+            for Target { kind, server, .. } in columns.iter().map(|column| &column.target) {
+                match kind {
+                    TargetKind::Directory { path } if is("journal", "wal") => {
+                        self.needs.push((place.clone(), Need::SharedMemory(path.clone())));
+                    }
+                    TargetKind::Directory { .. } => {}
+                    _ => self.error(
+                        at,
+                        format_args!("engine = \"sqlite3\" needs a mounted directory, and {server} is none"),
+                    ),
+                }
+            }
+        }
     }
 
     fn combinations(
@@ -521,13 +563,7 @@ impl Resolver<'_> {
         Some(combinations)
     }
 
-    fn cases(
-        &mut self,
-        rows: &[(&'static str, BTreeMap<String, Value>)],
-        columns: &[Column],
-        threads: &[u32],
-        clients: &[u32],
-    ) -> Vec<Case> {
+    fn cases(&mut self, rows: &[Row], columns: &[Column], threads: &[u32], clients: &[u32]) -> Vec<Case> {
         let size = |column: &Column| column.versions.len() * column.options.len() * column.delays.len();
         let per_row: usize = columns.iter().map(size).sum();
         let count =
@@ -537,7 +573,7 @@ impl Resolver<'_> {
             return Vec::new();
         }
         let mut cases = Vec::with_capacity(count);
-        for (workload, parameters) in rows {
+        for Row { workload, parameters, .. } in rows {
             for delay_index in 0..columns.iter().map(|column| column.delays.len()).max().unwrap_or(0) {
                 for (threads, clients) in threads.iter().flat_map(|t| clients.iter().map(move |c| (*t, *c))) {
                     // Targets and versions innermost: compared cases run close together in time.

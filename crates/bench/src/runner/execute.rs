@@ -128,8 +128,7 @@ impl Connect for PathBuf {
     }
 
     async fn connect(&self, recording: Option<Arc<TraceWriter>>) -> Result<Self::Files, Fault> {
-        let files = DirectoryFiles::new(self);
-        files.stat("").await.map(|_| Recorded::new(files, recording))
+        DirectoryFiles::open(self).map(|files| Recorded::new(files, recording))
     }
 }
 

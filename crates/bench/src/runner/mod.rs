@@ -23,4 +23,5 @@ pub use self::recorder::{Meter, Op, Record};
 pub use self::simulated::{SIMULATED, Simulated};
 pub use self::task::{Task, Who};
 pub use self::this_machine::ThisMachine;
+pub(crate) use self::this_machine::search_path;
 pub use self::window::{Ends, VirtualClock, Window};

@@ -9,6 +9,8 @@ pub mod nfs;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 
@@ -165,6 +167,16 @@ pub trait Files: Clone + 'static {
     async fn touch(&self, path: &str) -> Result<(), Fault>;
     /// Asks for the free space of the file system.
     async fn file_system_status(&self) -> Result<(), Fault>;
+    /// Makes everything on this machine stable, as sync(2) does. Files of a client have nothing that is not: they are synced when they are
+    /// closed.
+    async fn sync_all(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+    /// Returns where a path is on this machine, for programs that use it themselves; `None` if it is on a server, or if operations are
+    /// recorded.
+    fn local_path(&self, _path: &str) -> Option<PathBuf> {
+        None
+    }
     /// Returns the requests sent so far, by operation; empty if they are not counted.
     fn traffic(&self) -> BTreeMap<String, RequestCounters>;
     /// Returns the client's other counters so far; `None` if there is no client of Enfys.
@@ -188,6 +200,11 @@ pub trait OpenFile: 'static {
     async fn lock_shared(&self) -> Result<(), Fault>;
     /// Unlocks it.
     async fn unlock(&self) -> Result<(), Fault>;
+    /// Locks bytes, which need not exist, against writers, or against all others if `exclusive`. A lock of this open file there is
+    /// replaced. Returns whether it is granted: `false` if another open file has a lock that conflicts.
+    async fn try_lock_bytes(&self, bytes: Range<u64>, exclusive: bool) -> Result<bool, Fault>;
+    /// Releases the locks of this open file on bytes.
+    async fn unlock_bytes(&self, bytes: Range<u64>) -> Result<(), Fault>;
     /// Closes the file.
     async fn close(self) -> Result<(), Fault>;
 }

@@ -1,8 +1,9 @@
 //! A server through Enfys's client.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs as _};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use client::delegations::DelegationCounts;
 use client::engine::{Engine, RetryPolicy, Traffic};
 use client::error::{Error, OpError};
 use client::fs::{File, FileSystem, OpenOptions};
-use client::locks::LockKind;
+use client::locks::{LockKind, LockOwner, LockRange};
 use client::results::{OpenMode, Stability};
 use client::url::{Host, ReaddirPlus, Url};
 use net::transport::{Route, SystemClock, run_transport};
@@ -63,6 +64,8 @@ pub struct NfsFiles {
 /// A file of it.
 pub struct NfsFile {
     file: File,
+    /// The owner of its locks of bytes.
+    locker: LockOwner,
 }
 
 struct Connected {
@@ -72,6 +75,8 @@ struct Connected {
     /// Directories that were entered, by path: all threads of a client share them.
     entered: tokio::sync::Mutex<BTreeMap<String, FileSystem>>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
+    /// Number of files that were opened.
+    opened: Cell<u64>,
 }
 
 impl Server {
@@ -134,7 +139,13 @@ impl Server {
         let tasks = RefCell::new(vec![keeper, transport]);
         let has_readdir_plus = url.options.readdir_plus != Some(ReaddirPlus::Never);
         let entered = Default::default();
-        let connected = Rc::new(Connected { client: client.clone(), has_readdir_plus, entered, tasks });
+        let connected = Rc::new(Connected {
+            client: client.clone(),
+            has_readdir_plus,
+            entered,
+            tasks,
+            opened: Cell::default(),
+        });
         let path = String::from_utf8_lossy(url.path()).trim_matches('/').to_owned();
         let mounted = FileSystem::mount(client, caller, path.as_bytes()).await;
         let (fs, name) = mounted.map_err(|error| fault(&error))?;
@@ -189,6 +200,12 @@ fn random_u64() -> u64 {
     fastrand::Rng::new().u64(..)
 }
 
+fn range(bytes: &Range<u64>) -> Result<LockRange, Fault> {
+    // A length of zero means all bytes that follow.
+    let length = if bytes.end == u64::MAX { 0 } else { bytes.end - bytes.start };
+    LockRange::new(bytes.start, length).map_err(|error| refused("lock", &error))
+}
+
 fn fault(error: &Error) -> Fault {
     Fault { errno: Some(error.errno().0), text: error.to_string() }
 }
@@ -239,7 +256,8 @@ impl NfsFiles {
     #[must_use]
     pub fn of(client: Client, fs: FileSystem) -> Self {
         let (entered, tasks) = Default::default();
-        let connected = Connected { client, has_readdir_plus: true, entered, tasks };
+        let opened = Cell::default();
+        let connected = Connected { client, has_readdir_plus: true, entered, tasks, opened };
         Self { fs, connected: Rc::new(connected), path: String::new() }
     }
 }
@@ -273,7 +291,9 @@ impl Files for NfsFiles {
             stability: if how.sync { Stability::FileSync } else { Stability::Unstable },
         };
         let file = self.fs.open(path.as_bytes(), &options).await.map_err(|error| fault(&error))?;
-        Ok(NfsFile { file })
+        let number = self.connected.opened.get() + 1;
+        self.connected.opened.set(number);
+        Ok(NfsFile { file, locker: LockOwner::Process(number) })
     }
 
     async fn stat(&self, path: &str) -> Result<Status, Fault> {
@@ -422,6 +442,19 @@ impl OpenFile for NfsFile {
 
     async fn unlock(&self) -> Result<(), Fault> {
         self.file.funlock().await.map_err(|error| fault(&error))
+    }
+
+    async fn try_lock_bytes(&self, bytes: Range<u64>, exclusive: bool) -> Result<bool, Fault> {
+        let kind = if exclusive { LockKind::Exclusive } else { LockKind::Shared };
+        match self.file.try_lock(self.locker, range(&bytes)?, kind).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.errno().0 == libc::EAGAIN => Ok(false),
+            Err(error) => Err(fault(&error)),
+        }
+    }
+
+    async fn unlock_bytes(&self, bytes: Range<u64>) -> Result<(), Fault> {
+        self.file.unlock(self.locker, range(&bytes)?).await.map_err(|error| fault(&error))
     }
 
     async fn close(self) -> Result<(), Fault> {

@@ -91,8 +91,8 @@ kinds! {
     Read "read" Read "Reads `length` bytes at `offset`; `result` are read.";
     Write "write" Write "Writes `length` bytes at `offset`; `result` are written.";
     Sync "fsync" Metadata "Makes written data stable.";
-    Lock "lock" Metadata "Locks a file against writers.";
-    Unlock "unlock" Metadata "Unlocks a file.";
+    Lock "lock" Metadata "Locks a file, or `length` bytes at `offset`, against writers; with `w` in `how` against all.";
+    Unlock "unlock" Metadata "Unlocks a file, or `length` bytes at `offset`.";
     Stat "stat" Metadata "Gets attributes.";
     List "list" Metadata "Lists a directory with attributes; `result` are its entries.";
     Names "list-names" Metadata "Lists the names of a directory; `result` are its entries.";

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -172,6 +174,14 @@ impl<F: Files> Files for Recorded<F> {
         self.on_path(|| self.record(Kind::Statfs, ""), self.inner.file_system_status()).await
     }
 
+    async fn sync_all(&self) -> Result<(), Fault> {
+        self.inner.sync_all().await
+    }
+
+    fn local_path(&self, path: &str) -> Option<PathBuf> {
+        if self.stream.writer.is_some() { None } else { self.inner.local_path(path) }
+    }
+
     fn traffic(&self) -> BTreeMap<String, RequestCounters> {
         self.inner.traffic()
     }
@@ -192,6 +202,14 @@ impl<F: OpenFile> RecordedFile<F> {
 
     fn transfer(&self, op: Kind, offset: u64, length: usize) -> Record {
         Record { offset: Some(offset), length: Some(length as u64), ..self.record(op) }
+    }
+}
+
+impl<F> RecordedFile<F> {
+    /// Returns the record of a lock; one without length has no end.
+    fn bytes(&self, op: Kind, bytes: &Range<u64>) -> Record {
+        let length = (bytes.end != u64::MAX).then(|| bytes.end - bytes.start);
+        Record { file: Some(self.number), offset: Some(bytes.start), length, ..Record::new(op) }
     }
 }
 
@@ -225,6 +243,21 @@ impl<F: OpenFile> OpenFile for RecordedFile<F> {
 
     async fn unlock(&self) -> Result<(), Fault> {
         self.stream.operate(|| self.record(Kind::Unlock), self.inner.unlock(), |_, ()| {}).await
+    }
+
+    async fn try_lock_bytes(&self, bytes: Range<u64>, exclusive: bool) -> Result<bool, Fault> {
+        let how = Some(Flags(if exclusive { How::WRITE } else { How::READ }));
+        let record = || Record { how, ..self.bytes(Kind::Lock, &bytes) };
+        let lock = self.inner.try_lock_bytes(bytes.clone(), exclusive);
+        let complete = |record: &mut Record, is_granted: &bool| {
+            record.error = (!is_granted).then_some(libc::EAGAIN);
+        };
+        self.stream.operate(record, lock, complete).await
+    }
+
+    async fn unlock_bytes(&self, bytes: Range<u64>) -> Result<(), Fault> {
+        let record = || self.bytes(Kind::Unlock, &bytes);
+        self.stream.operate(record, self.inner.unlock_bytes(bytes.clone()), |_, ()| {}).await
     }
 
     async fn close(self) -> Result<(), Fault> {

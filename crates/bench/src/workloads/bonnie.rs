@@ -34,6 +34,8 @@ pub struct Bonnie {
     io_bytes: u64,
     seeks: u64,
     files: u64,
+    /// Whether creation and deletion end with a sync of everything, as those of Bonnie++ do.
+    is_synced: bool,
 }
 
 /// The names of a phase's samples: rate and CPU of this process.
@@ -49,6 +51,7 @@ impl Workload for Bonnie {
             io_bytes,
             seeks: parameters.count("seeks"),
             files: parameters.count("files"),
+            is_synced: parameters.flag("sync"),
         }
     }
 
@@ -193,6 +196,11 @@ impl Bonnie {
         file.close().await
     }
 
+    /// Ends a phase.
+    async fn sync<F: Files>(&self, files: &F) -> Result<(), Fault> {
+        if self.is_synced { files.sync_all().await } else { Ok(()) }
+    }
+
     async fn small_files<F: Files>(
         &self,
         files: &F,
@@ -207,6 +215,7 @@ impl Bonnie {
             let create = async { files.open(&path, How::CREATE).await?.close().await };
             task.meter.time(CREATE, create).await?;
         }
+        self.sync(files).await?;
         phase.end(task, samples[0], self.files as f64);
         for path in paths() {
             task.meter.time(STAT, files.stat(&path)).await?;
@@ -215,6 +224,7 @@ impl Bonnie {
         for path in paths() {
             task.meter.time(DELETE, files.remove(&path)).await?;
         }
+        self.sync(files).await?;
         phase.end(task, samples[2], self.files as f64);
         Ok(())
     }

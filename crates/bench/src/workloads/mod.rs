@@ -4,6 +4,7 @@ mod basic;
 mod bonnie;
 mod client_file;
 mod create;
+mod database;
 mod file_set;
 mod files;
 mod fileserver;
@@ -147,6 +148,7 @@ workloads! {
     "fileserver" Fileserver fileserver::Fileserver;
     "webserver" Webserver webserver::Webserver;
     "varmail" Varmail varmail::Varmail;
+    "database" Database database::Database;
     "basic" Basic basic::Basic;
     "find" Find find::Find;
     "source-tree" SourceTree source_tree::SourceTree;

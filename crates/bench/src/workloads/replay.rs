@@ -1,6 +1,7 @@
 //! Replays a trace: one task for each stream, in the order of the trace, with its think times.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -28,6 +29,7 @@ const OF_NAMES: &[i32] = &[
     libc::EISDIR,
     libc::ENOTEMPTY,
     libc::EACCES,
+    libc::EAGAIN,
     libc::EPERM,
     libc::EINVAL,
     libc::ELOOP,
@@ -276,6 +278,16 @@ impl<F: Files> Stream<'_, F> {
                     .map(|written| written as u64);
             }
             Kind::Sync => self.file(record)?.sync().await?,
+            Kind::Lock if record.offset.is_some() => {
+                let is_granted = self.file(record)?.try_lock_bytes(bytes(record), record.how().write).await?;
+                if !is_granted {
+                    let text = format!("lock {path}: another open file has it");
+                    return Err(Fault { errno: Some(libc::EAGAIN), text });
+                }
+            }
+            Kind::Unlock if record.offset.is_some() => {
+                self.file(record)?.unlock_bytes(bytes(record)).await?;
+            }
             Kind::Lock => self.file(record)?.lock_shared().await?,
             Kind::Unlock => self.file(record)?.unlock().await?,
             Kind::Stat => drop(files.stat(path).await?),
@@ -317,4 +329,10 @@ impl<F: Files> Stream<'_, F> {
         }
         Ok(())
     }
+}
+
+/// Returns the bytes of a lock; one without length has no end.
+fn bytes(record: &Record) -> Range<u64> {
+    let start = record.offset.unwrap_or(0);
+    start..record.length.map_or(u64::MAX, |length| start.saturating_add(length))
 }

@@ -158,6 +158,104 @@ fn bonnie_has_a_rate_and_cpu_for_each_phase() {
     assert!(result.samples.values().all(|samples| samples.len() == 4));
 }
 
+/// Runs the workload `database` with two clients of two threads, and checks its result and the directory that it leaves.
+fn run_database(set: &[&str], check: impl Fn(&RunResult, &Path)) {
+    let directory = tempfile::tempdir().unwrap();
+    let (run, place) = (run_of("database", directory.path(), set, 2), place(directory.path()));
+    prepare(&run, &place).unwrap();
+    let result = measure(&run, &place).expect("not interrupted");
+    assert_eq!(result.outcome, Outcome::Complete, "{set:?}");
+    assert_eq!((counts(&result).len(), result.faults()), (1, 0), "{set:?}");
+    let transactions = &result.operations["transaction"];
+    assert!(transactions.count > 4, "{set:?}: {}", transactions.count);
+    assert_eq!(transactions.latency.count(), transactions.count);
+    let base = std::fs::read_dir(directory.path().join("enfys-bench")).unwrap().next().unwrap().unwrap();
+    check(&result, &base.path());
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn transactions_of_the_model_leave_whole_databases_and_no_journal() {
+    run_database(&["rows=3", "table-rows=20"], |result, base| {
+        assert_eq!(names(base), ["database-1-1", "database-1-2", "database-2-1", "database-2-2"]);
+        let transactions = &result.operations["transaction"];
+        assert_eq!(transactions.bytes, transactions.count * 3 * 3000);
+        // The change counters, less what a database has before: each transaction counts one, the last ones too.
+        let counter = |name: &String| {
+            let content = std::fs::read(base.join(name)).unwrap();
+            assert_eq!(content.len(), 22 * 4096);
+            u64::from_be_bytes(content[24..32].try_into().unwrap())
+                .wrapping_sub(u64::from_be_bytes(crate::layout::pattern_word(24)))
+        };
+        let committed: u64 = names(base).iter().map(counter).sum();
+        assert!((transactions.count..=transactions.count + 4).contains(&committed), "{committed}");
+    });
+}
+
+/// Four connections of two clients: locks of bytes let one write at a time, so that no count is lost.
+#[test]
+fn connections_to_one_database_exclude_each_other() {
+    run_database(&["table-rows=20", "shared=true"], |result, base| {
+        assert_eq!(names(base), ["database"]);
+        let content = std::fs::read(base.join("database")).unwrap();
+        let committed = u64::from_be_bytes(content[24..32].try_into().unwrap())
+            .wrapping_sub(u64::from_be_bytes(crate::layout::pattern_word(24)));
+        let counted = result.operations["transaction"].count;
+        assert!((counted..=counted + 4).contains(&committed), "{committed} of {counted}");
+    });
+}
+
+#[test]
+fn sqlite_itself_changes_rows_in_each_journal_mode() {
+    for (journal, shared) in [
+        ("delete", "false"),
+        ("delete", "true"),
+        ("truncate", "false"),
+        ("persist", "false"),
+        ("wal", "true"),
+    ] {
+        let (journal_set, shared_set) = (format!("journal={journal}"), format!("shared={shared}"));
+        let set = ["engine=sqlite3", "rows=3", "table-rows=50", &journal_set, &shared_set];
+        run_database(&set, |result, base| {
+            let transactions = &result.operations["transaction"];
+            assert_eq!(transactions.bytes, transactions.count * 3 * 3000);
+            assert_eq!(result.samples["exchange_us"].len(), 4 * 100);
+            let is_database = |name: &&String| name.ends_with(|end: char| end == 'e' || end.is_ascii_digit());
+            for name in names(base).iter().filter(is_database) {
+                let ask = |statement| {
+                    let said =
+                        std::process::Command::new("sqlite3").arg(base.join(name)).arg(statement).output();
+                    String::from_utf8(said.unwrap().stdout).unwrap()
+                };
+                assert_eq!(ask("PRAGMA integrity_check; SELECT count(*) FROM data;"), "ok\n50\n", "{set:?}");
+                let kept = if journal == "wal" { "wal\n" } else { "delete\n" };
+                assert_eq!(ask("PRAGMA journal_mode;"), kept, "{set:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn errors_of_sqlite_end_the_run_with_its_message() {
+    let directory = tempfile::tempdir().unwrap();
+    let set = ["engine=sqlite3", "table-rows=50"];
+    let (run, place) = (run_of("database", directory.path(), &set, 1), place(directory.path()));
+    prepare(&run, &place).unwrap();
+    let base = std::fs::read_dir(directory.path().join("enfys-bench")).unwrap().next().unwrap().unwrap();
+    std::fs::write(base.path().join("database-2-1"), [7; 8192]).unwrap();
+    let result = measure(&run, &place).expect("not interrupted");
+    let Outcome::Failed(why) = &result.outcome else { panic!("complete") };
+    assert!(why.contains("database-2-1: ") && why.contains("file is not a database"), "{why}");
+    assert_eq!(result.throughput(), None);
+}
+
 #[test]
 fn a_failed_run_keeps_its_counts_and_has_no_rate() {
     let directory = tempfile::tempdir().unwrap();

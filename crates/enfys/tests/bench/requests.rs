@@ -489,3 +489,50 @@ fn replays() {
         is_sent(&result, version, 40, needed, &[]);
     }
 }
+
+/// What SQLite does in a transaction: `workloads::database::model` has the list.
+#[test]
+fn a_transaction_has_the_requests_of_a_rollback_journal() {
+    const ROWS: u64 = 3;
+    for version in &VERSIONS[1..] {
+        let result = run("database", version, &[&format!("rows={ROWS}"), "table-rows=50"]);
+        let is_3 = *version == "3";
+        let requests = |name: &str| result["requests"][name]["requests"].as_u64().unwrap_or(0);
+        // The removal of the journal is the commit. Each of two threads may end one after the measured time.
+        let done = requests("REMOVE");
+        let counted = count(&result, "transaction");
+        assert!(counted > 0 && (counted..=counted + 2).contains(&done), "{version}: {done} of {counted}");
+        let mut expected = vec![
+            // PENDING, SHARED, RESERVED; PENDING, SHARED; SHARED.
+            ("LOCK", 6 * done),
+            // PENDING; PENDING and RESERVED; all. Version 3 has another protocol for locks.
+            (if is_3 { "UNLOCK" } else { "LOCKU" }, 3 * done),
+            // The journal, the write-ahead log, and the database, whose attributes the reply has. A client looks up what it removes,
+            // which may be open; and in version 3 what it creates: CREATE needs more permissions than an existing file.
+            ("LOOKUP", (3 + 1 + u64::from(is_3)) * done),
+            // The change counter, and the pages of the rows.
+            ("READ", (1 + ROWS) * done),
+            (if is_3 { "CREATE" } else { "OPEN" }, done),
+            // The journal's header, the rows' pages and the first page, the header again; then the same pages of the database.
+            ("WRITE", (1 + (ROWS + 1) + 1 + (ROWS + 1)) * done),
+            // The journal twice, and the database.
+            ("COMMIT", 3 * done),
+            ("REMOVE", done),
+        ];
+        if !is_3 {
+            // The journals, and at the end two databases.
+            expected.push(("CLOSE", done + 2));
+        }
+        if *version == "4.0" {
+            // Without locks an owner is forgotten: RFC 7530 §16.37. RFC 8881 §18.38 does it in the compound of LOCKU.
+            expected.push(("RELEASE_LOCKOWNER", done));
+        }
+        expected.sort_unstable();
+        let sent = result["requests"].as_object().expect("operations").keys();
+        // Not by transaction: leases are kept, the lock manager of version 3 is found, owners of version 4.0 are confirmed.
+        let once = ["other", "RENEW", "SEQUENCE", "NULL", "OPEN_CONFIRM"];
+        let sent = sent.map(String::as_str).filter(|name| !once.contains(name));
+        let sent: Vec<(&str, u64)> = sent.map(|name| (name, requests(name))).collect();
+        assert_eq!(sent, expected, "{version}");
+    }
+}

@@ -413,7 +413,7 @@ fn child_of(pid: u32) -> u32 {
 }
 
 /// Returns the processor time of a process, in ticks of 10 ms (proc(5), `utime` and `stime`).
-fn processor_ticks(pid: u32) -> u64 {
+pub(crate) fn processor_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     fields.get(11..13).map_or(0, |times| times.iter().filter_map(|time| time.parse::<u64>().ok()).sum())

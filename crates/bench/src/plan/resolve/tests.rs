@@ -231,6 +231,9 @@ impl Machine for Bare {
     fn can_write(&self, _: &Path) -> Result<(), String> {
         Err("No such file or directory".to_owned())
     }
+    fn is_remote(&self, _: &Path) -> bool {
+        true
+    }
     fn is_root(&self) -> bool {
         false
     }
@@ -273,4 +276,39 @@ fn only_servers_that_the_bench_starts_have_a_link() {
             .any(|why| why.contains("`rate` and `tcp_buffer` apply to the links of local: servers only")),
         "{why:?}"
     );
+}
+
+#[test]
+fn a_database_by_the_program_needs_it_and_a_directory() {
+    let database = |set: &str| {
+        PLAN.replace(
+            "name = \"create\"\nset = { size = [\"0\", \"4KiB\"] }",
+            &format!("name = \"database\"\nset = {{ {set} }}"),
+        )
+    };
+    let disk =
+        |set: &str| database(set).replace("[[target]]\nname = \"enfys\"\nserver = \"local:enfys\"\n", "");
+    assert_eq!(
+        errors(&database("engine = 'sqlite3'")),
+        ["plan.toml:22: engine = \"sqlite3\" needs a mounted directory, and local:enfys is none"]
+    );
+    assert_eq!(
+        errors(&database("journal = 'wal'")),
+        ["plan.toml:22: database: the model has the journal mode `delete` alone: set engine = \"sqlite3\""]
+    );
+    assert_eq!(
+        errors(&database("rows = 9, table-rows = 8")),
+        ["plan.toml:22: database: a transaction of 9 rows, and the table has 8"]
+    );
+    assert_eq!(
+        errors(&database("journal = 'undo'")),
+        ["plan.toml:23: journal: `undo`: expected one of delete, truncate, persist, wal"]
+    );
+    let missing = plan(&disk("engine = 'sqlite3', journal = ['delete', 'wal']")).check(&Bare);
+    for expected in [
+        "plan.toml:19: `sqlite3` is not installed: on Debian, `apt-get install sqlite3`",
+        "plan.toml:19: journal = \"wal\" needs memory that processes share by a file, which /srv/disk on a server does not have",
+    ] {
+        assert!(missing.iter().any(|why| why == expected), "{expected}: {missing:#?}");
+    }
 }
