@@ -36,7 +36,7 @@ const PACKAGES: &[Package] = &[
     package("make", "builds that program"),
     package("fuse3", "fusermount3, with which users without rights mount"),
     package("tar", "packs and unpacks a tree on the mount"),
-    package("sqlite3", "two processes use one database on the mount"),
+    package("sqlite3", "two processes use one database on the mount; transactions of the bench"),
     package("libacl1-dev", "pjdfstest links it"),
     package("acl", "getfacl and setfacl on the mount"),
     package("nfs4-acl-tools", "nfs4_getfacl and nfs4_setfacl on the mount"),
@@ -63,6 +63,11 @@ const PACKAGES: &[Package] = &[
     package("u-boot-qemu", "that boot loader: a client of versions 2 and 3 over UDP"),
     package("fio", "its converter reads the results of the bench"),
     package("chromium-headless-shell", "a browser that shows the report of the bench"),
+    package(
+        "fio",
+        "its converter reads the results of the bench; its data rates are compared with the bench's",
+    ),
+    package("bonnie++", "its rates of creation, stat and deletion are compared with the bench's"),
 ];
 
 /// Prints and installs missing packages and programs.

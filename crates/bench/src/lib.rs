@@ -6,6 +6,7 @@
 pub mod error;
 pub mod floor;
 pub mod hashcast;
+pub mod honesty;
 pub mod kernel_counters;
 pub mod layout;
 pub mod link;

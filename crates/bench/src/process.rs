@@ -26,6 +26,37 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
+/// CPU time of a process, outside of the kernel and in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// Outside of the kernel.
+    pub user: Duration,
+    /// In system calls and faults.
+    pub system: Duration,
+}
+
+impl CpuTimes {
+    /// Returns what all threads of this process have used so far (getrusage(2)).
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        // SAFETY: `rusage` has only integers, for which zero is a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `usage` is a valid place for one rusage. With these arguments the call cannot fail.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+        let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+        Self { user: time(usage.ru_utime), system: time(usage.ru_stime) }
+    }
+
+    /// Returns what was used since an earlier moment.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+        }
+    }
+}
+
 /// Returns the resident set of process `pid`, in bytes (`VmRSS`).
 ///
 /// # Errors
@@ -115,6 +146,22 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(cpu_time(me).unwrap() > before);
+    }
+
+    #[test]
+    fn time_outside_of_the_kernel_and_in_it_is_all_time() {
+        let begin = CpuTimes::of_this_process();
+        let mut sum = 0u64;
+        while CpuTimes::of_this_process().since(&begin).user < Duration::from_millis(20) {
+            (0..100_000).for_each(|_| sum = std::hint::black_box(sum + 1));
+        }
+        // The kernel counts running threads up to their last tick.
+        let tick = Duration::from_millis(50);
+        let before = cpu_time(std::process::id()).unwrap();
+        let times = CpuTimes::of_this_process();
+        let after = cpu_time(std::process::id()).unwrap();
+        let all = times.user + times.system;
+        assert!(before <= all + tick && all <= after + tick, "{before:?} {all:?} {after:?}");
     }
 
     #[test]

@@ -435,7 +435,7 @@ mod tests {
         found.expect("the command exists").render_long_help().to_string()
     }
 
-    const COMMANDS: [&[&str]; 29] = [
+    const COMMANDS: [&[&str]; 30] = [
         &[],
         &["serve"],
         &["check-config"],
@@ -447,6 +447,7 @@ mod tests {
         &["proxy"],
         &["bench"],
         &["bench", "hashcast"],
+        &["bench", "honesty"],
         &["bench", "link"],
         &["bench", "report"],
         &["bench", "compare"],

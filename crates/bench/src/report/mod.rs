@@ -16,5 +16,7 @@ mod table;
 
 pub use self::compare::{Comparison, compare};
 pub use self::groups::{Group, group};
+pub(crate) use self::numbers::short;
 pub use self::svg::draw;
+pub(crate) use self::table::new_table;
 pub use self::table::write_table;

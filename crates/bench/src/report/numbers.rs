@@ -3,7 +3,7 @@
 use crate::result::Measure;
 
 /// Writes a number with three significant digits; thousands as `k`, `M`, `G`.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let steps = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
     // A number that three digits round up to the next step gets the unit of that step.
     let step = steps.into_iter().find(|(size, _)| value.abs() >= size * 0.9995);

@@ -67,7 +67,7 @@ fn is_shown(measure: Measure, groups: &[Group<'_>]) -> bool {
 }
 
 /// Returns a table whose first columns are text and whose others are numbers.
-pub(super) fn new_table(header: Vec<String>, text_columns: usize) -> Table {
+pub(crate) fn new_table(header: Vec<String>, text_columns: usize) -> Table {
     let mut table = Table::new();
     let line = || LineStyle::none().fill('─').junction('─');
     table.load_style(TableStyle::new().top_border(line()).header_separator(line()).bottom_border(line()));

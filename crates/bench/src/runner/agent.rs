@@ -235,3 +235,40 @@ fn last_lines(mut file: fs::File) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(MESSAGES)..].join("; ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::PlanOptions;
+
+    #[test]
+    fn a_job_of_another_version_is_refused() {
+        let options = PlanOptions {
+            workload: "create".to_owned(),
+            targets: vec!["local:enfys-memory".to_owned()],
+            versions: vec!["4.1".to_owned()],
+            ..PlanOptions::default()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let job = Job {
+            enfys_version: "0.0.1".to_owned(),
+            plan: "test".to_owned(),
+            run: options.plan().unwrap().runs().remove(0),
+            url: "nfs://127.0.0.1/export".to_owned(),
+            addresses: Vec::new(),
+            server: "enfys-memory".to_owned(),
+            pid_file: PathBuf::new(),
+            export: PathBuf::new(),
+            is_prepared: false,
+            metrics: None,
+            options: BTreeMap::new(),
+            results: directory.path().to_owned(),
+        };
+        let path = directory.path().join("job");
+        fs::write(&path, serde_json::to_vec(&job).unwrap()).unwrap();
+        let why = run_agent(&path).unwrap_err();
+        assert!(why.contains("job: written by enfys 0.0.1, this is "), "{why}");
+        fs::write(&path, "{").unwrap();
+        assert!(run_agent(&path).unwrap_err().contains("job: EOF"));
+    }
+}

@@ -271,7 +271,7 @@ impl Cold {
     ///
     /// # Errors
     /// The caches could not be emptied.
-    pub(super) fn apply(&self) -> Result<(), String> {
+    pub(crate) fn apply(&self) -> Result<(), String> {
         match self {
             Self::NewClient | Self::Restart => Ok(()),
             Self::DropCaches => {

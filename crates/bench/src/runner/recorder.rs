@@ -65,15 +65,23 @@ pub struct Record {
 pub struct Meter {
     window: Arc<Window>,
     record: Rc<RefCell<Record>>,
+    progress: Rc<Progress>,
+}
+
+/// What has ended.
+#[derive(Default)]
+struct Progress {
     /// Operations that have ended, measured or not, and intended waits.
-    ended: Rc<Cell<u64>>,
+    ended: Cell<u64>,
+    /// When the last operation ended, until a thread has looked whether the run is over.
+    last: Cell<Option<Instant>>,
 }
 
 impl Meter {
     /// Creates a meter for the threads of one client.
     #[must_use]
     pub fn new(window: Arc<Window>) -> Self {
-        Self { window, record: Rc::default(), ended: Rc::default() }
+        Self { window, record: Rc::default(), progress: Rc::default() }
     }
 
     /// Returns the time.
@@ -91,7 +99,9 @@ impl Meter {
     /// Returns whether threads must end: the time is over, the run was interrupted, or another thread has failed.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.window.is_over(self.now())
+        // The clock was read when an operation ended.
+        let now = self.progress.last.take().unwrap_or_else(|| self.now());
+        self.window.is_over(now)
     }
 
     /// Does an operation that moves no data, and counts it.
@@ -174,7 +184,8 @@ impl Meter {
     /// Counts an operation that ended now, if that is in the measured time.
     fn count(&self, op: Op, began: Instant, asked: u64, moved: Result<u64, ()>) {
         let ended = self.now();
-        self.ended.set(self.ended.get() + 1);
+        self.progress.ended.set(self.progress.ended.get() + 1);
+        self.progress.last.set(Some(ended));
         let Some(second) = self.window.second(ended) else { return };
         let mut record = self.record.borrow_mut();
         let result = record.operations.entry(op.name).or_insert_with(|| OperationResult {
@@ -208,12 +219,12 @@ impl Meter {
 
     /// Tells that a thread waits by intention, so that the run does not count as silent.
     pub fn is_waiting(&self) {
-        self.ended.set(self.ended.get() + 1);
+        self.progress.ended.set(self.progress.ended.get() + 1);
     }
 
     /// Returns the number of operations that have ended so far, measured or not.
     pub(super) fn ended_operations(&self) -> u64 {
-        self.ended.get()
+        self.progress.ended.get()
     }
 
     pub(super) fn begin(&self) {

@@ -8,15 +8,20 @@ use crate::runs::{count, read_results, requests};
 use crate::{ENFYS, bench, printed};
 
 /// A server of a file system in memory.
-struct Server {
-    child: Child,
-    url: String,
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) url: String,
 }
 
 impl Server {
     fn start() -> Self {
+        Self::start_with("--memory")
+    }
+
+    /// Starts a server with an option for its memory.
+    pub(crate) fn start_with(memory: &str) -> Self {
         let mut child = Command::new(ENFYS)
-            .args(["serve", "--memory", "--squash", "none", "--listen", "127.0.0.1:0"])
+            .args(["serve", memory, "--squash", "none", "--listen", "127.0.0.1:0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

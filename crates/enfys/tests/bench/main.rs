@@ -1,6 +1,8 @@
 //! Tests of `enfys bench`.
 
 mod agents;
+mod faults;
+mod honesty;
 mod link;
 mod pages;
 mod papers;

@@ -139,6 +139,23 @@ Examples:
 Each figure is a plan whose results are kept in its directory, so that an interrupted command continues. The page has the \
 paper's finding, our numbers and a verdict: confirmed, not seen, or reversed because its cause is missing.";
 
+const HONESTY_HELP: &str = "\
+Examples:
+  enfys bench honesty /mnt/nfs
+      Six rounds on a kernel mount; some ten minutes.
+  enfys bench honesty /srv/disk --only data --threads 4 --rounds 12
+  enfys bench honesty /dev/shm --only cpu
+
+Both sides do the same work in turns, with the same sizes, threads and system calls. Data: sequential write with fsync at the end, sequential \
+read, random read and O_SYNC write of 4 KiB, with fio. Names: creation, stat and deletion of empty files in random order, with Bonnie++, by one \
+thread. CPU: cached reads of 4 KiB by 64 threads, with a loop of pread without a harness.
+
+Root drops the caches of this machine before each measurement; others drop those of the file. The status is 1 if a data rate differs by \
+more than 5 %, one of names by more than 10 %, or if the harness takes more than 10 % of the CPU: significantly, by an interval of 95 % \
+that needs at least six rounds. Undecided measures are shown as that.
+
+Everything is made in a directory below DIR, which is removed at the end.";
+
 const REPORT_HELP: &str = "\
 Examples:
   enfys bench report results/
@@ -177,6 +194,8 @@ pub enum BenchCommand {
     Trace(TraceCommand),
     /// Repeat tables and figures of the papers, and judge their findings
     Paper(PaperArguments),
+    /// Compare this bench with fio and Bonnie++ in a directory, and measure its own CPU time
+    Honesty(HonestyArguments),
     /// Show the programs that measurements need, and how to install them
     Setup,
     /// Have the clients of a run that another `enfys bench run` leads, as its --agents says
@@ -312,6 +331,45 @@ pub struct LinkArguments {
     /// Command for the client's end, with its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "measure")]
     pub client: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = HONESTY_HELP)]
+pub struct HonestyArguments {
+    /// A local disk or a mount
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Compare these alone
+    #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',', default_values_t = [HonestyPart::Data, HonestyPart::Names, HonestyPart::Cpu])]
+    pub only: Vec<HonestyPart>,
+    /// Rounds; both sides of each measure once
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    pub rounds: u32,
+    /// Measured time of reads and random writes
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    pub duration: Duration,
+    /// Size of each file of data; larger than what a random read reaches, or it measures the cache
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
+    pub file_size: u64,
+    /// Threads of data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: u32,
+    /// Empty files; Bonnie++ prints no rate of a phase below half a second
+    #[arg(long, value_name = "N", default_value_t = 64 << 10)]
+    pub files: u64,
+    /// Leave caches as they are
+    #[arg(long)]
+    pub warm: bool,
+    /// Print one line of JSON to standard output, also for errors: {"error": "…"}
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HonestyPart {
+    Data,
+    Names,
+    Cpu,
 }
 
 #[derive(Debug, Args)]

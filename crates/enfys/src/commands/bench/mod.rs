@@ -2,6 +2,7 @@
 
 mod arguments;
 mod disk;
+mod honesty;
 mod paper;
 mod run;
 mod setup;
@@ -30,6 +31,7 @@ impl BenchCommand {
         match self {
             Self::Hashcast(arguments) => arguments.json,
             Self::Simulate(arguments) => arguments.json,
+            Self::Honesty(arguments) => arguments.json,
             Self::Report(arguments) => arguments.json || arguments.format == Format::Json,
             Self::Link(_)
             | Self::Compare(_)
@@ -54,6 +56,7 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
         BenchCommand::Simulate(arguments) => simulate::run(arguments),
         BenchCommand::Trace(command) => trace::run(command),
         BenchCommand::Paper(arguments) => paper::run(arguments),
+        BenchCommand::Honesty(arguments) => honesty::run(arguments),
         BenchCommand::Setup => setup::run().map(|()| ExitCode::SUCCESS),
         BenchCommand::Agent { job: Some(job) } => bench::runner::run_agent(job).map(|()| ExitCode::SUCCESS),
         BenchCommand::Agent { job: None } => {

@@ -1,15 +1,17 @@
 //! `enfys bench setup`: programs that measurements need in addition to this one.
 
-use bench::plan::{GANESHA, KNFSD, Machine as _, Requirement};
+use bench::plan::{BONNIE, FIO, GANESHA, KNFSD, Machine as _, Requirement, SQLITE};
 use bench::runner::ThisMachine;
 use rustix::fs::{Access, access};
 
 use super::print;
 
-/// Other programs: their purpose, and Debian's package.
-const PROGRAMS: [(&str, &str, &str); 2] = [
-    ("mount.nfs", "mounted directories as targets", "nfs-common"),
-    ("fio", "checks of data rates against another program", "fio"),
+/// Other programs, with their purpose.
+const PROGRAMS: [(&str, Requirement); 4] = [
+    ("mounted directories as targets", Requirement { name: "mount.nfs", files: &[], packages: "nfs-common" }),
+    ("checks of data rates: enfys bench honesty", FIO),
+    ("checks of creation, stat and deletion: enfys bench honesty", BONNIE),
+    ("the workload database with engine=sqlite3", SQLITE),
 ];
 
 /// Targets that the bench starts, with their requirements.
@@ -21,11 +23,7 @@ pub fn run() -> Result<(), String> {
         .iter()
         .flat_map(|(target, needs)| needs.iter().map(|need| requirement(target, need)))
         .collect();
-    lines.extend(
-        PROGRAMS.iter().map(|(name, purpose, packages)| {
-            requirement(purpose, &Requirement { name, files: &[], packages })
-        }),
-    );
+    lines.extend(PROGRAMS.iter().map(|(purpose, program)| requirement(purpose, program)));
     lines.push(match access("/dev/net/tun", Access::READ_OK | Access::WRITE_OK) {
         Ok(()) => "found    /dev/net/tun (links: --delay, enfys bench link)".to_owned(),
         Err(error) => format!(
