@@ -61,7 +61,6 @@ const PACKAGES: &[Package] = &[
         "an emulated machine without an operating system, on which a boot loader runs",
     ),
     package("u-boot-qemu", "that boot loader: a client of versions 2 and 3 over UDP"),
-    package("fio", "its converter reads the results of the bench"),
     package("chromium-headless-shell", "a browser that shows the report of the bench"),
     package(
         "fio",

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use super::super::files::{check, pattern, write_file};
+use super::super::files::{check_start, pattern, write_file};
 use super::PAGE_BYTES;
 use crate::targets::{Buffer, Fault, Files, How, OpenFile as _};
 
@@ -174,14 +174,14 @@ impl<F: Files> Connection<F> {
         let (offset, count) = COUNTER;
         self.read(offset, count).await?;
         let short = || Fault::new(format!("{}: no change counter", self.name));
-        self.buffer.first_word().ok_or_else(short)
+        first_word(&self.buffer).ok_or_else(short)
     }
 
     /// Reads the pages that the connection keeps.
     async fn read_again(&mut self) -> Result<(), Fault> {
         for page in 0..PAGES_BEFORE {
             self.read(page * PAGE_BYTES, PAGE_BYTES).await?;
-            check(&self.buffer, page * PAGE_BYTES)?;
+            check_start(&self.buffer, page * PAGE_BYTES)?;
         }
         Ok(())
     }
@@ -216,7 +216,7 @@ impl<F: Files> Connection<F> {
         let mut end = HEADER_BYTES;
         for page in pages {
             self.read(*page, PAGE_BYTES).await?;
-            check(&self.buffer, *page)?;
+            check_start(&self.buffer, *page)?;
             self.write(journal, &journal_name, end, self.record.clone()).await?;
             end += RECORD_BYTES;
         }
@@ -265,4 +265,14 @@ fn first_page(counter: [u8; 8]) -> Bytes {
     let start = COUNTER.0 as usize;
     page[start..start + counter.len()].copy_from_slice(&counter);
     page.freeze()
+}
+
+/// Returns the first 8 bytes of data that were read.
+fn first_word(buffer: &Buffer) -> Option<[u8; 8]> {
+    let mut bytes = buffer.parts().flatten().copied();
+    let mut word = [0; 8];
+    for byte in &mut word {
+        *byte = bytes.next()?;
+    }
+    Some(word)
 }
