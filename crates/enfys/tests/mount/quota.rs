@@ -6,6 +6,9 @@ use std::process::{Command, Stdio};
 
 use crate::support::{ENFYS, can_mount, run, sh};
 
+/// Fills an export that is mounted by a version.
+type Exceed = fn(&Path, &str);
+
 /// Room for 4 MiB: for a user, and for all.
 const CONFIG: &str = "[[export]]
 memory = true
@@ -42,7 +45,7 @@ fn a_program_gets_edquot_beyond_its_quota_and_enospc_on_a_full_disk() {
     std::thread::spawn(move || lines.count());
     let mount = top.path().join("mount");
     std::fs::create_dir(&mount).expect("a directory");
-    let cases: [(&str, fn(&Path, &str)); 2] = [("quota", exceed_quota), ("small", exceed_space)];
+    let cases = [("quota", exceed_quota as Exceed), ("small", exceed_space)];
     for (version, (export, exceed)) in
         ["3", "4.0", "4.1", "4.2"].iter().flat_map(|version| cases.map(|case| (version, case)))
     {
