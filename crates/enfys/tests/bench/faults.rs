@@ -56,7 +56,9 @@ fn a_server_elsewhere_that_ends_is_noticed_and_what_was_done_is_kept() {
     assert_eq!(run.wait().expect("a child").code(), Some(1));
     let result = &read_results(dir.path())[0];
     let why = failure(result);
-    assert!(why.contains("Connection refused") || why.contains("timed out"), "{why}");
+    // Which of these it is depends on what was in flight.
+    let expected = ["Connection refused", "timed out", "closes each connection without a reply"];
+    assert!(expected.iter().any(|expected| why.contains(expected)), "{why}");
     assert!(count(result, "read-file") > 0, "what was done is kept");
 }
 
