@@ -23,7 +23,7 @@ const SCRIPT: &str = r#"
     "$1" serve --config "$2/enfys.toml" >"$2/out" 2>"$2/log" & server=$!
     until grep -q nfs:// "$2/out"; do kill -0 $server || { cat "$2/log" >&2; exit 1; }; sleep 0.02; done
     qemu-system-arm -M virt -m 256 -display none -monitor none -serial stdio \
-        -bios "$3" -nic user,model=virtio-net-pci
+        -bios "$3" -nic user,model=virtio-net-pci -global virtio-net-pci.romfile=
 "#;
 
 /// The emulated machine and its serial console.
