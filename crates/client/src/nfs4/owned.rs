@@ -35,20 +35,10 @@ pub(super) struct Opening {
     pub(super) want: Wanted,
 }
 
-impl Opening {
-    /// Returns whether the OPEN may change a directory. Its attributes are then read in the same compound: otherwise the next
-    /// operation in the directory needs another round trip for them.
-    fn may_change_directory(&self) -> bool {
-        matches!(self.claim, OpenClaim::Null(_)) && !matches!(self.how, OpenHow::NoCreate)
-    }
-}
-
 /// An opened file.
 pub(super) struct OpenedFile {
     pub(super) opened: OpenOk,
     pub(super) object: Object,
-    /// The attributes of the directory after an OPEN that may have changed it, if they could be read.
-    pub(super) directory: Option<Attributes>,
 }
 
 /// Returns whether an operation has the seqid of an owner.
@@ -158,7 +148,7 @@ impl Nfs4 {
                 _ => break results,
             }
         };
-        let Taken { mut opened, handle, attributes, directory } = match opened(results) {
+        let Taken { mut opened, handle, attributes } = match opened(results) {
             Ok(taken) => taken,
             Err(error) => return Ok(Err(error)),
         };
@@ -177,7 +167,7 @@ impl Nfs4 {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        Ok(Ok(OpenedFile { opened, object, directory }))
+        Ok(Ok(OpenedFile { opened, object }))
     }
 
     /// Returns the attributes of a file after its OPEN, where GETATTR in the same compound has returned DELAY: a server of 4.0 does not
@@ -242,11 +232,7 @@ fn open_ops(session: &Session, owner: u32, seqid: u32, opening: &Opening) -> Vec
         how: opening.how.clone(),
         claim: opening.claim.clone(),
     });
-    let mut ops = vec![put(opening.at), open, Op::GetFh, get_attributes()];
-    if opening.may_change_directory() {
-        ops.extend([put(opening.at), get_attributes()]);
-    }
-    ops
+    vec![put(opening.at), open, Op::GetFh, get_attributes()]
 }
 
 /// The results of [`open_ops`].
@@ -254,7 +240,6 @@ struct Taken {
     opened: OpenOk,
     handle: Handle,
     attributes: Result<Attributes, OpError>,
-    directory: Option<Attributes>,
 }
 
 fn opened(mut results: Results) -> Result<Taken, OpError> {
@@ -262,6 +247,5 @@ fn opened(mut results: Results) -> Result<Taken, OpError> {
     let opened = take!(results, Open)?;
     let handle = take_handle(&mut results)?;
     let attributes = take_attributes(&mut results);
-    let directory = results.skip().and_then(|()| take_attributes(&mut results)).ok();
-    Ok(Taken { opened, handle, attributes, directory })
+    Ok(Taken { opened, handle, attributes })
 }

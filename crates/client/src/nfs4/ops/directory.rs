@@ -74,9 +74,7 @@ impl Nfs4 {
         kind: &NewObject,
         set: &SetAttributes,
     ) -> Result<(Object, Changed), OpError> {
-        let create = create_op(name, kind, set)?;
-        // The directory's attributes too: the next operation there would need another round trip for them.
-        let ops = [put(directory), create, Op::GetFh, get_attributes(), put(directory), get_attributes()];
+        let ops = [put(directory), create_op(name, kind, set)?, Op::GetFh, get_attributes()];
         let mut results = self.change(caller, &ops).await?;
         results.skip()?;
         let created = match take!(results, Create) {
@@ -89,9 +87,7 @@ impl Nfs4 {
             }
             created => created?,
         };
-        let object = take_object(&mut results)?;
-        let after = results.skip().and_then(|()| take_attributes(&mut results)).ok();
-        Ok((object, changed(created.change, after)))
+        Ok((take_object(&mut results)?, changed(created.change, None)))
     }
 
     /// Removes the name of a file.
