@@ -129,7 +129,7 @@ impl Interrupts {
     }
 }
 
-/// Checks the threads of requests, first when a request comes and then regularly, until [`Interrupts::stop`].
+/// Checks the thread of each request when it arrives, then every [`LOOK_INTERVAL`], until [`Interrupts::stop`].
 pub(crate) fn watch(requests: &Receiver<Option<Watched>>) {
     let mut watched: Vec<Watched> = Vec::new();
     let mut looked = Instant::now();
@@ -137,7 +137,12 @@ pub(crate) fn watch(requests: &Receiver<Option<Watched>>) {
         let is_idle = watched.is_empty();
         let wait = if is_idle { Duration::MAX } else { LOOK_INTERVAL.saturating_sub(looked.elapsed()) };
         match requests.recv_timeout(wait) {
-            Ok(Some(request)) if look(&request) => watched.push(request),
+            Ok(Some(request)) if look(&request) => {
+                if is_idle {
+                    looked = Instant::now();
+                }
+                watched.push(request);
+            }
             Ok(Some(_)) | Err(RecvTimeoutError::Timeout) => {}
             Ok(None) | Err(RecvTimeoutError::Disconnected) => return,
         }

@@ -1,7 +1,7 @@
 //! The threads that drop what the kernel caches. The kernel waits for READs under way when it drops pages, and for operations on names of a
 //! directory when it drops a name of it, so a thread that answers requests must not do it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -12,8 +12,12 @@ use tokio::sync::oneshot;
 
 use crate::cached_names::{CachedName, CachedNames, Target};
 
-/// An inode whose pages are dropped. There are at most as many as operations under way, which the kernel bounds.
-type Pages = (NodeId, oneshot::Sender<()>);
+/// An inode whose pages are dropped, and the operation that waits for it; without one, the inode is in [`Later`]. There are at most as many
+/// as operations under way, which the kernel bounds, and inodes.
+type Pages = (NodeId, Option<oneshot::Sender<()>>);
+
+/// Inodes whose pages will be dropped, each once.
+type Later = Arc<Mutex<HashSet<NodeId>>>;
 
 /// What the kernel should drop if no program uses it.
 #[derive(Debug, Default)]
@@ -39,6 +43,7 @@ type Outdated = Arc<Mutex<HashMap<NodeId, bool>>>;
 pub(crate) struct Invalidator {
     notifier: Notifier,
     pages: mpsc::Sender<Pages>,
+    later: Later,
     /// Has a thread of its own: a lock waits for pages, and must not wait for operations on names.
     names: mpsc::Sender<Work>,
     outdated: Outdated,
@@ -49,12 +54,16 @@ impl Invalidator {
     /// EAGAIN if a thread cannot be started.
     pub(crate) fn start(notifier: Notifier, cached: Arc<CachedNames>) -> io::Result<Self> {
         let (pages, requests) = mpsc::channel::<Pages>();
-        let own = notifier.clone();
+        let later = Later::default();
+        let (own, own_later) = (notifier.clone(), Arc::clone(&later));
         thread::Builder::new().name("fuse-invalidate".to_owned()).spawn(move || {
             for (node, done) in requests {
+                if done.is_none() {
+                    own_later.lock().remove(&node);
+                }
                 report(own.invalidate_inode(node, 0, 0));
                 // The waiting task may have stopped.
-                let _ = done.send(());
+                let _ = done.map(|done| done.send(()));
             }
         })?;
         let (names, requests) = mpsc::channel::<Work>();
@@ -71,7 +80,7 @@ impl Invalidator {
                 }
             }
         })?;
-        Ok(Self { notifier, pages, names, outdated })
+        Ok(Self { notifier, pages, later, names, outdated })
     }
 
     /// Returns whether the kernel can be asked to forget inodes. Otherwise only their names can be dropped.
@@ -100,7 +109,7 @@ impl Invalidator {
     /// Drops attributes and pages.
     pub(crate) async fn drop_pages(&self, node: NodeId) {
         let (done, is_done) = oneshot::channel();
-        if self.pages.send((node, done)).is_ok() {
+        if self.pages.send((node, Some(done))).is_ok() {
             // The thread answers, or has ended with the mount.
             let _ = is_done.await;
         }
@@ -108,8 +117,10 @@ impl Invalidator {
 
     /// As [`Self::drop_pages`]. Waits for nothing.
     pub(crate) fn drop_pages_later(&self, node: NodeId) {
-        // The thread has ended with the mount.
-        let _ = self.pages.send((node, oneshot::channel().0));
+        if self.later.lock().insert(node) {
+            // The thread has ended with the mount.
+            let _ = self.pages.send((node, None));
+        }
     }
 
     /// Makes the kernel drop what no program uses. Waits for nothing.

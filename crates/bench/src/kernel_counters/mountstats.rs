@@ -77,6 +77,10 @@ impl Operation {
 }
 
 impl Mount {
+    pub(super) fn is_nfs(&self) -> bool {
+        !self.operations.is_empty()
+    }
+
     /// Returns the operations that were used since `before`.
     pub(super) fn operations_since(&self, before: &Self) -> BTreeMap<String, Operation> {
         let since = |(name, now): (&String, &Operation)| {
@@ -89,15 +93,14 @@ impl Mount {
     /// Returns the other counters since `before`; `None` if the mount is not of NFS.
     pub(super) fn counters_since(self, before: &Self) -> Option<MountCounters> {
         let since = |field: usize| self.bytes[field].saturating_sub(before.bytes[field]);
-        let counters = MountCounters {
+        self.is_nfs().then(|| MountCounters {
             program_bytes: (since(0) + since(2), since(1) + since(3)),
             server_bytes: (since(4), since(5)),
             source: self.source,
             point: self.point,
             file_system: self.file_system,
             options: self.options,
-        };
-        (!self.operations.is_empty()).then_some(counters)
+        })
     }
 }
 

@@ -64,13 +64,16 @@ fn compare(buffer: &Buffer, offset: u64, pattern_offset: u64, bytes: usize) -> R
 
 /// As [`check`] for files with holes, whose bytes are zeros.
 pub(super) fn check_with_holes(meter: &Meter, buffer: &Buffer, offset: u64) -> Result<(), Fault> {
-    meter.compare(|| compare_with_holes(buffer, offset), || Ok(()))
+    let compare = |bytes| compare_with_holes(buffer, offset, bytes);
+    meter.compare(|| compare(usize::MAX), || compare(START_BYTES))
 }
 
-fn compare_with_holes(buffer: &Buffer, offset: u64) -> Result<(), Fault> {
-    let Err(fault) = compare(buffer, offset, offset, usize::MAX) else { return Ok(()) };
+/// As [`compare`], where bytes may be zero too.
+fn compare_with_holes(buffer: &Buffer, offset: u64, bytes: usize) -> Result<(), Fault> {
+    let Err(fault) = compare(buffer, offset, offset, bytes) else { return Ok(()) };
     let mut before = offset;
     for part in buffer.parts() {
+        let part = &part[..part.len().min(bytes.saturating_sub((before - offset) as usize))];
         let expected = pattern(before, part.len() as u64);
         if part.iter().zip(&expected).any(|(byte, expected)| byte != expected && *byte != 0) {
             return Err(fault);

@@ -8,6 +8,7 @@ mod local;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -528,10 +529,14 @@ impl State {
     /// Returns the opens through which ranges are locked exclusively, with their lock stateids. Ranges with a LOCKU under way do not
     /// count: the stateid may end with it.
     fn exclusive(&self) -> Vec<(u32, Stateid)> {
-        let mut kept = self.held.clone();
-        if let Some(range) = self.unlocking {
-            kept.unlock(range);
-        }
+        let kept = match self.unlocking {
+            Some(range) => {
+                let mut kept = self.held.clone();
+                kept.unlock(range);
+                Cow::Owned(kept)
+            }
+            None => Cow::Borrowed(&self.held),
+        };
         let is_exclusive =
             |open: &u32| kept.iter().any(|held| held.open == *open && held.kind == LockKind::Exclusive);
         let known = self.opens.iter().filter(|(open, of_open)| is_exclusive(open) && !of_open.is_unproven);

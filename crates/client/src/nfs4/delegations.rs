@@ -210,7 +210,7 @@ impl Nfs4 {
                 return Err(self.lose_open(file, Status::STALE));
             };
             match self.open_in(&session, &file.caller, &mut owner, &opening).await {
-                Ok(Ok(OpenedFile { opened, object })) if object.handle != file.handle => {
+                Ok(Ok(OpenedFile { opened, object, .. })) if object.handle != file.handle => {
                     // The name is another file's now.
                     let stateid = opened.stateid;
                     let _ = self.close_unwanted(&session, file, &mut owner, stateid, object.handle).await;

@@ -36,7 +36,7 @@ const CACHED_MAX: u32 = 8192;
 const OPERATIONS_MAX: u32 = 512;
 /// Maximum bytes of a callback.
 const CALLBACK_SIZE: u32 = 8192;
-/// Number of new connections to which a session is bound to be destroyed, before the caller gets the error.
+/// Maximum number of BIND_CONN_TO_SESSION before DESTROY_SESSION fails.
 const BINDS_MAX: u32 = 16;
 
 /// A client ID.

@@ -42,8 +42,8 @@ use crate::opens::{OpenFile, OpenFiles};
 
 /// Number of repetitions of a compound after lost sessions, before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
-/// The time after which the loss of a session is not counted.
-const SESSION_LIVES: Duration = Duration::from_secs(1);
+/// A session that lived this long was not refused: a hard mount does not count its loss.
+const LIVED_MIN: Duration = Duration::from_secs(1);
 /// The pause between attempts to create a session.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Opens that are reclaimed at a time.
@@ -593,8 +593,9 @@ impl Attempts<'_> {
     /// Returns the session for the next attempt.
     pub(super) async fn session(&mut self) -> Result<Arc<Session>, OpError> {
         let now = || self.nfs4.engine.now();
-        // A server that restarts often is not one that refuses each session.
-        if self.began.is_some_and(|began| now() >= began + SESSION_LIVES) {
+        // A server that restarts often is not one that refuses each session. A soft mount gives up all the same.
+        let is_hard = self.nfs4.config.retry.retries.is_none();
+        if is_hard && self.began.is_some_and(|began| now() >= began + LIVED_MIN) {
             self.left = SESSIONS_LOST_MAX;
         }
         let Some(left) = self.left.checked_sub(1) else {

@@ -35,10 +35,20 @@ pub(super) struct Opening {
     pub(super) want: Wanted,
 }
 
+impl Opening {
+    /// Returns whether the OPEN may change a directory. Its attributes are then read in the same compound: otherwise the next
+    /// operation in the directory needs another round trip for them.
+    fn may_change_directory(&self) -> bool {
+        matches!(self.claim, OpenClaim::Null(_)) && !matches!(self.how, OpenHow::NoCreate)
+    }
+}
+
 /// An opened file.
 pub(super) struct OpenedFile {
     pub(super) opened: OpenOk,
     pub(super) object: Object,
+    /// The attributes of the directory after an OPEN that may have changed it, if they could be read.
+    pub(super) directory: Option<Attributes>,
 }
 
 /// Returns whether an operation has the seqid of an owner.
@@ -148,8 +158,8 @@ impl Nfs4 {
                 _ => break results,
             }
         };
-        let Taken { mut opened, handle, attributes } = match opened(results) {
-            Ok(taken) => taken,
+        let OpenReply { mut opened, handle, attributes, directory } = match opened(results) {
+            Ok(reply) => reply,
             Err(error) => return Ok(Err(error)),
         };
         let attributes = match attributes {
@@ -167,7 +177,7 @@ impl Nfs4 {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        Ok(Ok(OpenedFile { opened, object }))
+        Ok(Ok(OpenedFile { opened, object, directory }))
     }
 
     /// Returns the attributes of a file after its OPEN, where GETATTR in the same compound has returned DELAY: a server of 4.0 does not
@@ -215,8 +225,8 @@ impl Nfs4 {
 /// # Errors
 /// The session is lost.
 pub(super) fn check_client_known(session: &Session, status: Status) -> Result<(), Unexecuted> {
-    let says_so = matches!(status, Status::STALE_CLIENTID | Status::STALE_STATEID | Status::EXPIRED);
-    if session.minor_version > 0 || !says_so {
+    let is_forgotten = matches!(status, Status::STALE_CLIENTID | Status::STALE_STATEID | Status::EXPIRED);
+    if session.minor_version > 0 || !is_forgotten {
         return Ok(());
     }
     session.lose(Status::STALE_CLIENTID);
@@ -232,20 +242,26 @@ fn open_ops(session: &Session, owner: u32, seqid: u32, opening: &Opening) -> Vec
         how: opening.how.clone(),
         claim: opening.claim.clone(),
     });
-    vec![put(opening.at), open, Op::GetFh, get_attributes()]
+    let mut ops = vec![put(opening.at), open, Op::GetFh, get_attributes()];
+    if opening.may_change_directory() {
+        ops.extend([put(opening.at), get_attributes()]);
+    }
+    ops
 }
 
 /// The results of [`open_ops`].
-struct Taken {
+struct OpenReply {
     opened: OpenOk,
     handle: Handle,
     attributes: Result<Attributes, OpError>,
+    directory: Option<Attributes>,
 }
 
-fn opened(mut results: Results) -> Result<Taken, OpError> {
+fn opened(mut results: Results) -> Result<OpenReply, OpError> {
     results.skip()?;
     let opened = take!(results, Open)?;
     let handle = take_handle(&mut results)?;
     let attributes = take_attributes(&mut results);
-    Ok(Taken { opened, handle, attributes })
+    let directory = results.skip().and_then(|()| take_attributes(&mut results)).ok();
+    Ok(OpenReply { opened, handle, attributes, directory })
 }

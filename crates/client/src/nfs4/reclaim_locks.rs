@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use protocol::nfs4::compound::OpResult;
 use protocol::nfs4::ops::lock::LockOutcome;
+use protocol::nfs4::types::Status;
 
 use super::Nfs4;
 use super::locking::Locking;
@@ -61,8 +62,10 @@ impl Nfs4 {
         let Ok(mut sent) = self.lock_in(session, locker, &locking).await.map_err(as_lost)? else {
             return Ok(false);
         };
-        // The server may have restarted again.
-        check_client_known(session, sent.results.status()).map_err(as_lost)?;
+        // The server may have restarted again. EXPIRED refuses this lock.
+        if sent.results.status() != Status::EXPIRED {
+            check_client_known(session, sent.results.status()).map_err(as_lost)?;
+        }
         // PUTFH and LOCK.
         match sent.results.take_results(2).pop() {
             Some(OpResult::Lock(LockOutcome::Ok(stateid))) => {

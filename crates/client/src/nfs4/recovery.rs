@@ -39,12 +39,12 @@ impl Nfs4 {
         };
         let by_name = matches!(opening.claim, OpenClaim::Null(_));
         match self.open_in(session, &file.caller, owner, &opening).await.map_err(as_lost)? {
-            Ok(OpenedFile { opened, object }) if by_name && object.handle != file.handle => {
+            Ok(OpenedFile { opened, object, .. }) if by_name && object.handle != file.handle => {
                 // The name is another file's now.
                 file.lose(Status::STALE);
                 self.close_unwanted(session, file, owner, opened.stateid, object.handle).await?;
             }
-            Ok(OpenedFile { opened, object }) => {
+            Ok(OpenedFile { opened, object, .. }) => {
                 file.reclaimed(opened.stateid);
                 if let Some(granted) = granted(&opened.delegation)
                     && !self.delegations.reclaimed(&file.handle, &granted, object.attributes.change)

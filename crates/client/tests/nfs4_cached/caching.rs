@@ -10,7 +10,7 @@ use client::locks::{LockKind, LockOwner, LockRange};
 use client::results::OpenMode;
 use protocol::nfs4::types::OpNum;
 
-use crate::world::{Fate, World};
+use crate::world::{Fate, World, root};
 
 const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, truncate: false, ..OpenOptions::CREATE };
 const ME: LockOwner = LockOwner::Process(1);
@@ -49,15 +49,26 @@ fn a_change_of_attributes_keeps_the_data() {
 }
 
 #[test]
-fn a_rename_shows_in_the_times_of_its_object() {
+fn a_rename_shows_in_the_times_of_its_object_and_a_creation_in_those_of_the_directory() {
     for version in [Version::V40, Version::V42] {
         let world = World::new();
-        let (fs, _) = world.mounted(version);
-        let file = open(&world, &fs);
+        let (fs, peer) = world.mounted(version);
+        let (file, directory) = (open(&world, &fs), fs.mounted().root());
         let before = world.run(file.stat()).unwrap().ctime;
         world.pass(Duration::from_secs(1));
         world.run(fs.rename(b"file", b"renamed")).unwrap();
         assert!(world.run(file.stat()).unwrap().ctime > before, "{version}");
+        world.run(file.close()).unwrap();
+        // The directory's attributes come with the reply to the OPEN.
+        let before = world.run(directory.attributes(&root())).unwrap().mtime;
+        world.pass(Duration::from_secs(1));
+        let asked = peer.compounds.borrow().len();
+        let file = open(&world, &fs);
+        assert!(world.run(directory.attributes(&root())).unwrap().mtime > before, "{version}");
+        let sent = peer.compounds.borrow()[asked..].to_vec();
+        let opens = sent.iter().filter(|ops| ops.contains(&OpNum::OPEN)).count();
+        let confirms = sent.iter().filter(|ops| ops.contains(&OpNum::OPEN_CONFIRM)).count();
+        assert_eq!((opens, sent.len()), (1, 1 + confirms), "{version}: {sent:?}");
         world.run(file.close()).unwrap();
     }
 }
@@ -201,4 +212,30 @@ fn a_hole_and_a_copy_drop_only_their_range_of_cached_data() {
     assert_eq!(world.run(file.copy_from(&source, 0, 4 * PART, PART)), Ok(PART));
     assert_eq!(changed(4, 99), 1);
     assert_eq!(changed(4, 99), 0);
+}
+
+#[test]
+fn files_that_are_opened_under_a_delegation_have_the_data_written_before() {
+    for version in [Version::V40, Version::V41, Version::V42] {
+        let world = World::new();
+        let ((fs, _), (other, _)) = (world.mounted(version), world.mounted(version));
+        for round in 0..4 {
+            for length in [100_000_usize, 10, 0] {
+                let content: Vec<u8> = (0..length).map(|at| (at + round) as u8).collect();
+                // With fresh attributes of the directory, a name may be used without a request.
+                world.run(fs.stat(b"")).unwrap();
+                let file = world.run(fs.open(b"file", &OpenOptions::CREATE)).unwrap();
+                world.run(file.write_at(0, content.clone().into())).unwrap();
+                world.run(file.close()).unwrap();
+                world.run(fs.stat(b"")).unwrap();
+                for (who, fs) in [("own", &fs), ("other", &other)] {
+                    let file = world.run(fs.open(b"file", &OpenOptions::READ)).unwrap();
+                    let size = file.opened_attributes().size;
+                    assert_eq!(size, length as u64, "{version}, round {round}, {who}");
+                    assert!(read(&world, &file) == content, "{version}, {length} bytes, {who}");
+                    world.run(file.close()).unwrap();
+                }
+            }
+        }
+    }
 }

@@ -361,6 +361,8 @@ fn web_server() {
         let (request, of_loop) = if version.starts_with('4') { ("OPEN", 10) } else { ("LOOKUP", 10) };
         let loops = rounds(&result, request) / of_loop;
         is_sent(&result, version, loops, needed, &[("CLOSE", THREADS)]);
+        let done = count(&result, "append");
+        assert!((done..=done + THREADS).contains(&loops), "{version}: {loops} for {done}");
     }
 }
 

@@ -93,9 +93,9 @@ fn a_wait_for_calls_in_flight_is_a_round_trip() {
     // LOOKUP and CREATE of each file; the first 128 and at most as many last ones have not waited.
     assert!((2 * 1024 - 256..=2 * 1024 - 128).contains(&number), "{waits}");
     let (sum_us, squares) = (waits["sum_us"].as_f64(), waits["squares_us2"].as_f64());
-    let (mean_ms, square) = (sum_us.expect("a sum") / 1e3, squares.expect("a sum") / number as f64 / 1e6);
-    assert!((mean_ms / number as f64 - 100.0).abs() < 0.01, "{waits}");
-    assert!((square - 100.0 * 100.0).abs() < 1.0, "no deviation: {waits}");
+    let (sum_ms, mean_square) = (sum_us.expect("a sum") / 1e3, squares.expect("a sum") / number as f64 / 1e6);
+    assert!((sum_ms / number as f64 - 100.0).abs() < 0.01, "{waits}");
+    assert!((mean_square - 100.0 * 100.0).abs() < 1.0, "no deviation: {waits}");
 }
 
 #[test]

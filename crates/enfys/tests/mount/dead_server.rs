@@ -70,8 +70,8 @@ fn programs_can_be_killed_and_the_mount_continues() {
     }
 }
 
-/// Does one thing with a file that is open already, when it is told on its standard input. It catches SIGCHLD, for which the kernel sends
-/// its one INTERRUPT. `exit` ends with data that no WRITE has sent.
+/// A program that opens a file, waits for a line on its standard input, and then does one operation. It handles SIGCHLD, so that the kernel
+/// sends its only INTERRUPT for that signal. `exit` ends while the mount has data of it that were not sent.
 const WAITER: &str = r#"
 import fcntl, mmap, os, signal, sys
 signal.signal(signal.SIGCHLD, lambda *_: None)

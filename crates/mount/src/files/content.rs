@@ -73,9 +73,14 @@ impl Files {
         let file = self.open_files.get(request.handle)?;
         let length = request.data.len() as u64;
         let appends = OFlags::from_bits_retain(request.flags).contains(OFlags::APPEND);
-        // The kernel appends at the end that it knows, which may be that of an earlier open: it does not ask for attributes before.
-        let end = if appends { file.known_size() } else { None };
-        let offset = request.offset.max(end.unwrap_or_default());
+        // The kernel appends at the end that it knows, which may be that of an earlier open: it does not ask for attributes before. Where
+        // the client knows a smaller size, the kernel's counts: own data may be in it that the server's attributes do not show yet.
+        let end = match file.known_size() {
+            _ if !appends => 0,
+            Some(size) => size,
+            None => file.attributes().await.map_err(|error| errno(&error))?.size,
+        };
+        let offset = request.offset.max(end);
         file.write(offset, request.data).await.map_err(|error| errno(&error))?;
         if offset > request.offset {
             self.drop_pages_later(request.node);

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
 use super::{PAGE_BYTES, ROW_BYTES};
 use crate::link::system::die_with_this_thread;
+use crate::runner::search_path;
 use crate::targets::Fault;
 
 /// Milliseconds until SQLite gives up to wait for others.
@@ -26,6 +27,7 @@ pub(super) struct Shell {
 
 fn program(database: &Path) -> Command {
     let mut command = Command::new("sqlite3");
+    command.env("PATH", search_path());
     // The settings of the user do not apply. An error ends the program.
     command.args(["-batch", "-bail", "-init", "/dev/null"]).arg(database);
     command

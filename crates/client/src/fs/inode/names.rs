@@ -428,7 +428,7 @@ impl Inode {
                 // The server does not recall a delegation because of its holder's change.
                 moved.client().begin_give_back(&moved.handle());
             }
-            // The rename has changed its own times.
+            // RENAME changes the ctime of the renamed object.
             moved.expire();
         }
         self.forget_name(name);

@@ -257,8 +257,7 @@ impl OpenFile {
         self.attributes
     }
 
-    /// Returns the size as it is known without a request: at least that at the open, with what this client has written since. `None` if
-    /// the file's attributes were evicted.
+    /// Returns the cached size, with the data that this client has not sent yet. `None` if the attributes were evicted.
     #[must_use]
     pub fn known_size(&self) -> Option<u64> {
         let id = self.inode().node.id;

@@ -74,7 +74,9 @@ impl Nfs4 {
         kind: &NewObject,
         set: &SetAttributes,
     ) -> Result<(Object, Changed), OpError> {
-        let ops = [put(directory), create_op(name, kind, set)?, Op::GetFh, get_attributes()];
+        let create = create_op(name, kind, set)?;
+        // The directory's attributes too: the next operation there would need another round trip for them.
+        let ops = [put(directory), create, Op::GetFh, get_attributes(), put(directory), get_attributes()];
         let mut results = self.change(caller, &ops).await?;
         results.skip()?;
         let created = match take!(results, Create) {
@@ -87,7 +89,9 @@ impl Nfs4 {
             }
             created => created?,
         };
-        Ok((take_object(&mut results)?, changed(created.change, None)))
+        let object = take_object(&mut results)?;
+        let after = results.skip().and_then(|()| take_attributes(&mut results)).ok();
+        Ok((object, changed(created.change, after)))
     }
 
     /// Removes the name of a file.

@@ -161,7 +161,7 @@ impl Nfs4 {
         let mut guard = OwnerGuard { opens: &self.opens, owner: self.opens.take_owner() };
         let _opening = self.delegations.opening();
         let mut attempts = self.attempts();
-        let OpenedFile { opened, object } = loop {
+        let OpenedFile { opened, object, directory } = loop {
             let session = attempts.session().await?;
             match self.open_in(&session, caller, &mut guard.owner, &opening).await {
                 Ok(outcome) => break outcome?,
@@ -180,7 +180,7 @@ impl Nfs4 {
         }
         let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
         let state = OpenState { file: Some(file), preserves_unlinked };
-        Ok(Opened { object, state, directory: Some(changed(opened.change, None)), delegation })
+        Ok(Opened { object, state, directory: Some(changed(opened.change, directory)), delegation })
     }
 
     /// Closes a file, and releases the locks through it. Its state ends regardless of the server's answer.
