@@ -549,14 +549,13 @@ impl Nfs4 {
         let times = self.delegations.end_times(&handle);
         let Some(ending) = self.delegations.ending(&handle) else { return };
         let give_back = ending.stateid.map(|stateid| Op::DelegReturn(DelegReturnArgs { stateid }));
-        let close = |file: &Arc<OpenFile>| {
-            Some(Op::Close(CloseArgs { seqid: 0, open_stateid: file.stateid().ok()? }))
-        };
         // The remaining opens are closed one by one afterwards.
         let room = self.session().await.map_or(0, |session| session.limits.operations as usize);
-        let together = ending.parked.len().min(room.saturating_sub(RETURN_OPERATIONS));
-        let closes = ending.parked[..together].iter().filter_map(close);
-        let ops: Vec<Op> = give_back.into_iter().chain(closes).collect();
+        let together = ending.parked.iter().take(room.saturating_sub(RETURN_OPERATIONS));
+        let closing: Vec<_> = together.map(|file| file.stateid().ok()).collect();
+        let close = |open_stateid| Op::Close(CloseArgs { seqid: 0, open_stateid });
+        let ops: Vec<Op> =
+            give_back.into_iter().chain(closing.iter().flatten().copied().map(close)).collect();
         let outcome = match ops.is_empty() {
             true => Ok(Status::OK),
             false => self.return_with_times(&ending.caller, handle, times, ops).await,
@@ -566,14 +565,30 @@ impl Nfs4 {
         {
             self.free(&ending.caller, stateid).await;
         }
-        for (number, file) in ending.parked.into_iter().enumerate() {
-            if outcome != Ok(Status::OK) || number >= together {
-                // The delegation is gone for the server, or the session was lost meanwhile.
-                let _ = self.close_open(&file.caller, handle, &file).await;
-            }
-            file.note_closed();
-            self.opens.remove(&file);
+        let are_closed = outcome == Ok(Status::OK);
+        let closing = closing.into_iter().map(|stateid| stateid.filter(|_| are_closed));
+        for (file, closed) in ending.parked.iter().zip(closing.chain(std::iter::repeat(None))) {
+            self.end_parked(file, handle, closed).await;
         }
+    }
+
+    /// Ends an open that was parked. `closed` is its stateid if the server has closed it.
+    async fn end_parked(&self, file: &Arc<OpenFile>, handle: Handle, closed: Option<Stateid>) {
+        let is_closed = {
+            // The reply may come when the session was lost, and the open is being reclaimed in the next one.
+            let _turn = file.turn().await;
+            let is_closed = closed.is_some() && file.stateid().ok() == closed;
+            if is_closed {
+                file.note_closed();
+            }
+            is_closed
+        };
+        if !is_closed {
+            // The delegation is gone for the server, or the session was lost meanwhile.
+            let _ = self.close_open(&file.caller, handle, file).await;
+            file.note_closed();
+        }
+        self.opens.remove(file);
     }
 
     /// Sends the operations that end a delegation. Before them, the server gets the time of the last change by a program: RFC 9754

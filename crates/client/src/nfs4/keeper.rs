@@ -42,8 +42,8 @@ use crate::opens::{OpenFile, OpenFiles};
 
 /// Number of repetitions of a compound after lost sessions, before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
-/// A session that lived this long was not refused: a hard mount does not count its loss.
-const LIVED_MIN: Duration = Duration::from_secs(1);
+/// A session or an open that lived this long was not refused: a hard mount does not count its loss.
+pub(super) const LIVED_MIN: Duration = Duration::from_secs(1);
 /// The pause between attempts to create a session.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Opens that are reclaimed at a time.
@@ -248,6 +248,11 @@ impl Nfs4 {
         Attempts { nfs4: self, left: SESSIONS_LOST_MAX, began: None, is_repeated: false }
     }
 
+    /// Returns whether calls are repeated without a limit (nfs(5): `hard`).
+    pub(super) fn is_hard(&self) -> bool {
+        self.config.retry.retries.is_none()
+    }
+
     /// Returns the session, once there is one.
     ///
     /// # Errors
@@ -419,7 +424,7 @@ impl Nfs4 {
             OpError::Call(CallError::Unreachable(_) | CallError::TimedOut | CallError::Rpc(_)) => true,
             error => matches!(error, OpError::BadReply(_)),
         };
-        if !is_final || self.config.retry.retries.is_none() {
+        if !is_final || self.is_hard() {
             return;
         }
         let mut current = self.current.lock();
@@ -594,8 +599,7 @@ impl Attempts<'_> {
     pub(super) async fn session(&mut self) -> Result<Arc<Session>, OpError> {
         let now = || self.nfs4.engine.now();
         // A server that restarts often is not one that refuses each session. A soft mount gives up all the same.
-        let is_hard = self.nfs4.config.retry.retries.is_none();
-        if is_hard && self.began.is_some_and(|began| now() >= began + LIVED_MIN) {
+        if self.nfs4.is_hard() && self.began.is_some_and(|began| now() >= began + LIVED_MIN) {
             self.left = SESSIONS_LOST_MAX;
         }
         let Some(left) = self.left.checked_sub(1) else {

@@ -20,6 +20,9 @@ use crate::error::OpError;
 use crate::opens::OpenFile;
 use crate::owner::Owner;
 
+/// Number of names by which a file that is renamed meanwhile is opened again.
+const RENAMES_MAX: u32 = 16;
+
 impl Nfs4 {
     /// Opens a file again. A file that is gone is lost: its user gets the status. One that the server does not let this client
     /// reclaim is opened again when it is used next. Returns whether the file is open now.
@@ -33,16 +36,38 @@ impl Nfs4 {
         owner: &mut Owner,
         reopening: Reopening,
     ) -> Result<bool, OpError> {
+        for _ in 0..RENAMES_MAX {
+            if let Some(is_open) = self.reopen_by_name(session, file, owner, reopening).await? {
+                return Ok(is_open);
+            }
+        }
+        file.lose(Status::STALE);
+        Ok(false)
+    }
+
+    /// As [`Self::reopen`]; `None` if this client has renamed the file while it was opened by its old name.
+    async fn reopen_by_name(
+        &self,
+        session: &Arc<Session>,
+        file: &OpenFile,
+        owner: &mut Owner,
+        reopening: Reopening,
+    ) -> Result<Option<bool>, OpError> {
+        let location = file.location();
         let Some(opening) = opening(session, file, reopening, self.delegates_times()) else {
             file.lose(Status::STALE);
-            return Ok(false);
+            return Ok(Some(false));
         };
         let by_name = matches!(opening.claim, OpenClaim::Null(_));
+        let is_renamed = || by_name && file.location() != location;
         match self.open_in(session, &file.caller, owner, &opening).await.map_err(as_lost)? {
             Ok(OpenedFile { opened, object, .. }) if by_name && object.handle != file.handle => {
                 // The name is another file's now.
-                file.lose(Status::STALE);
                 self.close_unwanted(session, file, owner, opened.stateid, object.handle).await?;
+                if is_renamed() {
+                    return Ok(None);
+                }
+                file.lose(Status::STALE);
             }
             Ok(OpenedFile { opened, object, .. }) => {
                 file.reclaimed(opened.stateid);
@@ -51,17 +76,18 @@ impl Nfs4 {
                 {
                     self.return_unwanted(session, file, granted.stateid).await?;
                 }
-                return Ok(true);
+                return Ok(Some(true));
             }
             Err(OpError::Status(status)) => match unopened(status, by_name) {
                 Some(Unopened::AtNextUse) => {}
+                Some(Unopened::Stale) if is_renamed() => return Ok(None),
                 Some(Unopened::Stale) => file.lose(Status::STALE),
                 Some(Unopened::Lost) => file.lose(status),
                 None => return Err(OpError::Status(status)),
             },
             Err(error) => return Err(error),
         }
-        Ok(false)
+        Ok(Some(false))
     }
 
     /// Returns a delegation that was not asked for. The server's answer does not matter.

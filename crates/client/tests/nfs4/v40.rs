@@ -159,6 +159,61 @@ fn an_open_outlasts_many_restarts_of_the_server() {
 }
 
 #[test]
+fn a_write_outlasts_many_restarts_of_the_server() {
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V40);
+    let file = open(&world, &fs, b"file");
+    // Each WRITE is lost, and refused when it is repeated: the next server does not know its stateid.
+    let mut is_repeated = true;
+    peer.judge(move |ops| {
+        is_repeated ^= ops.contains(&OpNum::WRITE);
+        if ops.contains(&OpNum::WRITE) && !is_repeated { Fate::Hold } else { Fate::Serve }
+    });
+    let mut writing = Box::pin(async {
+        file.write_at(0, Bytes::from_static(b"text")).await?;
+        file.sync().await
+    });
+    for _ in 0..10 {
+        assert!(world.run_for(Duration::from_secs(2), writing.as_mut()).is_none());
+        world.restart();
+    }
+    assert!(peer.count(OpNum::WRITE) >= 19, "{}", peer.count(OpNum::WRITE));
+    peer.release(&world);
+    world.run(writing).unwrap();
+    assert_eq!(read(&world, &file), b"text");
+    world.run(file.close()).unwrap();
+}
+
+#[test]
+fn a_file_that_is_renamed_while_it_is_opened_again_is_found() {
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V40);
+    let file = open(&world, &fs, b"old");
+    peer.cut(&world, true);
+    world.restart();
+    // The grace period ends without the client: the server refuses its reclaim, and it opens the file by its name.
+    world.pass(LEASE * 3);
+    let mut opens = 0;
+    peer.judge(move |ops| {
+        opens += u32::from(ops.contains(&OpNum::OPEN));
+        if ops.contains(&OpNum::OPEN) && opens == 2 { Fate::Hold } else { Fate::Serve }
+    });
+    peer.cut(&world, false);
+    let mut writing = Box::pin(async {
+        file.write_at(0, Bytes::from_static(b"text")).await?;
+        file.sync().await
+    });
+    assert!(world.run_for(Duration::from_secs(5), writing.as_mut()).is_none());
+    let before = peer.count(OpNum::OPEN);
+    world.run(fs.rename(b"old", b"new")).unwrap();
+    peer.release(&world);
+    world.run(writing).unwrap();
+    assert_eq!(peer.count(OpNum::OPEN), before + 1, "by the new name");
+    assert_eq!(read(&world, &file), b"text");
+    world.run(file.close()).unwrap();
+}
+
+#[test]
 fn a_restart_during_an_operation_has_no_visible_effect() {
     for at in [OpNum::OPEN, OpNum::OPEN_CONFIRM, OpNum::CLOSE, OpNum::RENEW, OpNum::REMOVE] {
         let world = World::new();

@@ -7,13 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::config::Version;
 use client::errno::Errno;
+use client::fs::inode::OpenFlags;
 use client::fs::{File, FileSystem, OpenOptions};
 use client::locks::LockKind::{Exclusive, Shared};
 use client::locks::{LockOwner, LockRange};
 use client::results::OpenMode;
 use protocol::nfs4::types::OpNum;
 
-use crate::world::{Fate, LEASE, World};
+use crate::world::{Fate, LEASE, World, root};
 
 const ONE: LockOwner = LockOwner::Process(1);
 const TWO: LockOwner = LockOwner::Process(2);
@@ -255,4 +256,23 @@ fn a_local_lock_that_the_server_grants_after_it_has_revoked_the_delegation_is_lo
     world.run(file.unlock(ONE, range(0, 10))).unwrap();
     assert_eq!(world.run(file.read_at(0, 5)).unwrap().concat(), b"other");
     assert_eq!(world.server().counts().locks, 1);
+}
+
+/// Other programs of this client find cached data before the server has stored them, but not data that bypassed the cache.
+#[test]
+fn data_that_bypassed_the_cache_are_committed_before_a_local_unlock() {
+    for version in VERSIONS {
+        let world = one_file();
+        let (fs, peer) = mounted(&world, version);
+        let flags = OpenFlags { direct: true, ..OpenFlags::BOTH };
+        let (file, _) = world.run(fs.mounted().root().lookup(&root(), b"file")).unwrap();
+        let file = world.run(file.open(&root(), flags)).unwrap();
+        world.run(file.lock(ONE, LockRange::WHOLE, Exclusive)).unwrap();
+        world.run(file.write(0, Bytes::from_static(b"text"))).unwrap();
+        assert_eq!((peer.count(OpNum::WRITE), peer.count(OpNum::COMMIT)), (1, 0), "{version}");
+        world.run(file.unlock(ONE, LockRange::WHOLE)).unwrap();
+        assert_eq!((peer.count(OpNum::LOCK), held(&fs)), (0, 1), "{version}");
+        assert_eq!(peer.count(OpNum::COMMIT), 1, "{version}");
+        world.run(file.release()).unwrap();
+    }
 }

@@ -338,3 +338,31 @@ fn a_second_mount_of_the_client_sees_lingering_data() {
         (b"TEXT".to_vec(), 0)
     );
 }
+
+/// Other clients must not find data that are older than those of a WRITE under way, which a truncation has dropped from the cache.
+#[test]
+fn a_delegation_is_kept_until_writes_before_a_truncation_have_ended() {
+    for version in VERSIONS {
+        let (world, fs, peer) = mounted(version);
+        let (other, _) = mounted_again(&world, Version::V42);
+        let file = open(&world, &fs, &BOTH);
+        peer.judge(|ops| if ops.contains(&OpNum::WRITE) { Fate::Hold } else { Fate::Serve });
+        write(&world, &file, b"a longer text");
+        let mut syncing = Box::pin(file.sync());
+        assert!(world.run_for(Duration::from_secs(1), syncing.as_mut()).is_none());
+        let set = SetAttributes { size: Some(2), ..SetAttributes::default() };
+        let mut cutting = Box::pin(file.set_attributes(&set));
+        assert!(world.run_for(Duration::from_secs(1), cutting.as_mut()).is_none());
+        let mut opening = pin!(other.open(b"file", &OpenOptions::READ));
+        assert!(world.run_for(Duration::from_secs(5), opening.as_mut()).is_none());
+        assert_eq!((peer.count(OpNum::WRITE), peer.count(OpNum::DELEGRETURN)), (1, 0), "{version}");
+        peer.release(&world);
+        let opened = world.run(opening).unwrap();
+        world.run(cutting).unwrap();
+        world.run(syncing).unwrap();
+        assert_eq!(peer.count(OpNum::DELEGRETURN), 1, "{version}");
+        close(&world, opened);
+        close(&world, file);
+        assert_eq!(read_elsewhere(&world), b"a ", "{version}");
+    }
+}

@@ -159,7 +159,7 @@ impl Inode {
         if let Some(held) = held.filter(|held| started.is_after(held.granted_at)) {
             state.metadata.attributes.delegate(self.node.id, held.id);
         }
-        state.seen(self.node.id, attributes)
+        state.newest(self.node.id, attributes)
     }
 
     /// Sets attributes and returns all of them. `file` is an open description of this object whose size is set, as for

@@ -27,7 +27,11 @@ impl Inode {
 
     /// Waits until earlier data of this file are stable, unless no other client can read them before they are.
     pub(super) async fn sync_for_others(&self) {
-        if !self.keeps_written() {
+        if self.keeps_written() {
+            // Other programs of this client find such data in the cache, but those that bypassed it only at the server, which loses
+            // them if it restarts.
+            self.commit_uncached().await;
+        } else {
             self.sync_data().await;
         }
     }
@@ -131,6 +135,9 @@ impl DelegatedCache for Shared {
         Box::pin(async move {
             if let Some(inode) = self.find(&handle) {
                 inode.sync_cached_data().await;
+                // A truncation whose SETATTR is not sent yet has dropped data of which WRITEs may be under way: until they end, others
+                // would find still older ones.
+                self.writes_ended(handle).await;
             }
         })
     }

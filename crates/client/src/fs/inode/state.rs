@@ -89,6 +89,12 @@ impl State {
         known.max(self.writes.unstable_end(file).unwrap_or(0))
     }
 
+    /// Returns what programs see after attributes from a reply were stored. Those of a late reply may be obsolete: an own change has
+    /// ended since its request was sent.
+    pub(super) fn newest(&self, file: FileId, replied: Attributes) -> Attributes {
+        self.seen(file, self.metadata.attributes.last_known(file).copied().unwrap_or(replied))
+    }
+
     /// Returns attributes with the size and the times that programs see.
     pub(super) fn seen(&self, file: FileId, attributes: Attributes) -> Attributes {
         let attributes = Attributes { size: self.size(file, attributes.size), ..attributes };
@@ -153,7 +159,7 @@ impl Mount {
         let mut state = self.shared.state.lock();
         let node = state.node(object);
         state.update(node.id, started, object.attributes, now);
-        let attributes = state.seen(node.id, object.attributes);
+        let attributes = state.newest(node.id, object.attributes);
         drop(state);
         (self.inode_of(node), attributes)
     }

@@ -7,6 +7,7 @@ use protocol::nfs4::compound::Op;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
 
 use super::Nfs4;
+use super::keeper::LIVED_MIN;
 use super::session::{DELAY_FIRST, DELAY_MAX, GRACE_PAUSE, may_share};
 use super::statuses::{Recovery, recovery};
 use super::wire::Results;
@@ -178,19 +179,25 @@ impl Nfs4 {
         run: impl Fn(Stateid) -> F,
     ) -> Result<T, OpError> {
         let Some(file) = &state.file else { return run(Stateid::ANONYMOUS).await };
-        for _ in 0..REOPENS_MAX {
-            let stateid = usable_stateid(file)?;
+        let mut left = REOPENS_MAX;
+        loop {
+            let (stateid, began) = (usable_stateid(file)?, self.engine.now());
             let status = match run(stateid).await {
                 Err(OpError::Status(status)) => status,
                 outcome => return outcome,
             };
+            // A server that restarts often is not one that refuses each open. A soft mount gives up all the same.
+            if self.is_hard() && self.engine.now() >= began + LIVED_MIN {
+                left = REOPENS_MAX;
+            }
+            let Some(fewer) = left.checked_sub(1) else { return Err(OpError::Status(status)) };
+            left = fewer;
             match recovery(status) {
                 Recovery::Retry => {}
                 Recovery::Reopen => self.renew_open(file, stateid).await?,
                 _ => return Err(OpError::Status(status)),
             }
         }
-        run(usable_stateid(file)?).await
     }
 
     /// Checks whether a server of 4.0 that refuses a stateid still knows the client. If not, waits until state is reclaimed in the
