@@ -10,7 +10,7 @@ use bench::targets::nfs::Server;
 use bench::targets::{Files as _, How, OpenFile as _};
 use bytes::Bytes;
 use futures_util::future::{join_all, select};
-use net::modelled_disk::{Counts, DiskServer, ModelledDisk, Syncs, Wait};
+use net::modelled_disk::{Counts, Disk, DiskServer, ModelledDisk, Syncs, Wait};
 use vfs::around::Wrapped;
 use vfs::journal::{Journaled, LOG_BYTES_MIN, Log};
 use vfs::{
@@ -44,7 +44,7 @@ struct Place<B = Wrapped<MemFs, ModelledDisk>> {
 
 impl Place {
     fn new(syncs: Syncs) -> Self {
-        let disk = ModelledDisk::new(syncs, INSTANT);
+        let disk = ModelledDisk::new(Disk::One, syncs, INSTANT);
         let counts = disk.counts();
         let files = Wrapped::of(MemFs::new(&MemOptions::default()), disk);
         let now = Timestamp { seconds: 1_000_000, nanoseconds: 0 };
@@ -171,7 +171,7 @@ async fn written(server: &DiskServer, version: NfsVersion, blocks: usize) -> (u6
 #[tokio::test]
 async fn writes_of_version_2_are_answered_from_the_journal() {
     for syncs in [Syncs::Each, Syncs::Gathered] {
-        let server = DiskServer::start(([127, 0, 0, 1], 0).into(), syncs, true).expect("a server");
+        let server = DiskServer::start(([127, 0, 0, 1], 0).into(), Disk::One, syncs, true).expect("a server");
         let local = tokio::task::LocalSet::new();
         let (disk_syncs, writes) = local.run_until(written(&server, NfsVersion::V2, 32)).await;
         assert_eq!(writes, 32, "{syncs:?}");
@@ -182,7 +182,8 @@ async fn writes_of_version_2_are_answered_from_the_journal() {
 
 #[tokio::test]
 async fn each_write_of_version_2_is_a_sync_and_version_3_commits_once() {
-    let server = DiskServer::start(([127, 0, 0, 1], 0).into(), Syncs::Each, false).expect("a server");
+    let server =
+        DiskServer::start(([127, 0, 0, 1], 0).into(), Disk::One, Syncs::Each, false).expect("a server");
     let local = tokio::task::LocalSet::new();
     local
         .run_until(async {

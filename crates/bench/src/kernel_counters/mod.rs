@@ -97,7 +97,7 @@ impl Snapshot {
     pub(crate) fn until_now(&self) -> (KernelCounters, BTreeMap<String, Operation>) {
         if self.mount.as_ref().is_some_and(mountstats::Mount::is_nfs) {
             // Programs have had the errors of their writes; others' data must not fail the run.
-            let _ = fs::File::open(&self.directory).map(|directory| rustix::fs::syncfs(directory));
+            let _ = fs::File::open(&self.directory).map(rustix::fs::syncfs);
         }
         let now = Self::read(&self.directory);
         let mut operations = BTreeMap::new();

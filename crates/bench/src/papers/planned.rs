@@ -19,6 +19,8 @@ const STABLE: f64 = 0.001;
 const STORED: f64 = 100e6;
 /// Bytes a second of the 1994 paper's disk, and with a sync of each WRITE.
 const STORED_1994: (f64, f64) = (2.3e6, 0.32e6);
+/// Bytes a second of its four striped disks.
+const STRIPED_1994: f64 = 19.2e6;
 
 /// Returns the time of all runs of a plan.
 pub(super) fn time(plan: &Plan) -> Duration {
@@ -56,6 +58,7 @@ fn work_that_ends(case: &Case, parameters: &Parameters<'_>) -> f64 {
     let stored = match case.version {
         Some(NfsVersion::V2) if server.ends_with("disk-1994") => STORED_1994.1,
         _ if server.contains("disk-1994") => STORED_1994.0,
+        _ if server.contains("disks-1994") => STRIPED_1994,
         _ => STORED,
     };
     let waiting = requests / threads * (each + case.delay.as_secs_f64());

@@ -40,18 +40,22 @@ const LOCAL_SERVERS: &[LocalRow] = &[
     LocalRow { name: "enfys", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
     LocalRow { name: "enfys-async", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
     LocalRow { name: "enfys-memory", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
-    LocalRow { name: "enfys-disk-1994", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
-    LocalRow { name: "enfys-disk-1994-gathering", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
-    LocalRow { name: "enfys-disk-1994-journal", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
-    LocalRow {
-        name: "enfys-disk-1994-gathering-journal",
-        needs: &[],
-        versions: ENFYS_VERSIONS,
-        can_restart: true,
-    },
+    on_modelled_disk("enfys-disk-1994"),
+    on_modelled_disk("enfys-disk-1994-gathering"),
+    on_modelled_disk("enfys-disk-1994-journal"),
+    on_modelled_disk("enfys-disk-1994-gathering-journal"),
+    on_modelled_disk("enfys-disks-1994"),
+    on_modelled_disk("enfys-disks-1994-gathering"),
+    on_modelled_disk("enfys-disks-1994-journal"),
+    on_modelled_disk("enfys-disks-1994-gathering-journal"),
     LocalRow { name: "ganesha", needs: GANESHA, versions: KERNEL_VERSIONS, can_restart: true },
     LocalRow { name: "knfsd", needs: KNFSD, versions: KERNEL_VERSIONS, can_restart: false },
 ];
+
+const fn on_modelled_disk(name: &'static str) -> LocalRow {
+    LocalRow { name, needs: &[], versions: ENFYS_VERSIONS, can_restart: true }
+}
+
 const KERNEL_VERSIONS: &[NfsVersion] = &[NfsVersion::V3, NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
 const ENFYS_VERSIONS: &[NfsVersion] =
     &[NfsVersion::V2, NfsVersion::V3, NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];

@@ -31,9 +31,17 @@ enum Lie {
     Close,
     /// Sends nothing.
     Silence,
+    /// Sends a name that leads out of its directory instead of [`NAME`].
+    ParentName,
+    /// Sends a name with a slash instead of [`NAME`].
+    PathName,
+    /// Sends an impossible size instead of [`SIZE`].
+    Size,
+    /// Answers JUKEBOX or DELAY, always.
+    Delay,
 }
 
-const LIES: [Lie; 8] = [
+const LIES: [Lie; 12] = [
     Lie::Garbage,
     Lie::Half,
     Lie::Longer,
@@ -42,10 +50,26 @@ const LIES: [Lie; 8] = [
     Lie::Endless,
     Lie::Close,
     Lie::Silence,
+    Lie::ParentName,
+    Lie::PathName,
+    Lie::Size,
+    Lie::Delay,
 ];
 
 /// What programs do on the mount meanwhile.
-const PROGRAMS: [&str; 6] = ["cat f", "ls d", "echo more > new", "mkdir e", "rm d/1", "df ."];
+const PROGRAMS: [&str; 8] =
+    ["cat f", "ls -l d", "cp -r d ../copy", "cat big", "echo more > new", "mkdir e", "rm d/1", "df ."];
+/// What makes the files that they use; `big` has [`SIZE`] bytes.
+const FILES: &str = "rm -rf f d e new big && echo text > f && mkdir d && touch d/1 d/victim && head -c 1193046 /dev/zero > big";
+/// A name and a size that are nowhere else in replies.
+const NAME: &[u8] = b"victim";
+const SIZE: u64 = 1_193_046;
+/// The status that asks a client to wait (RFC 1813 §2.6: JUKEBOX; RFC 7530 §13.1.1.3: DELAY).
+const DELAY: u32 = 10_008;
+/// SEQUENCE (RFC 8881 §18.46).
+const SEQUENCE: u32 = 53;
+/// Bytes of the header of an accepted reply without a verifier (RFC 5531 §9).
+const REPLY_HEADER: usize = 24;
 
 /// Bytes of an endless record; far more than a client needs to refuse it.
 const ENDLESS: usize = 64 << 20;
@@ -61,7 +85,7 @@ struct Relay {
 }
 
 impl Relay {
-    fn start(server: &Server) -> Self {
+    fn start(server: &Server, is_v3: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let relay = Self { port, lie: Arc::new(Mutex::new(Lie::None)), lies: Arc::default() };
@@ -75,7 +99,7 @@ impl Relay {
                     (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
                 thread::spawn(move || copy(from, into));
                 thread::spawn(move || {
-                    let _ = forward_replies(&server, &client, &lie, &lies);
+                    let _ = forward_replies(&server, &client, &lie, &lies, is_v3);
                     let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
                 });
             }
@@ -98,6 +122,7 @@ fn forward_replies(
     mut client: &TcpStream,
     lie: &Mutex<Lie>,
     lies: &AtomicUsize,
+    is_v3: bool,
 ) -> io::Result<()> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -118,7 +143,7 @@ fn forward_replies(
             Lie::Altered => {
                 // Another place each time, behind the header of an accepted reply.
                 let number = NUMBER.fetch_add(1, Ordering::Relaxed) as usize;
-                let body = reply.get_mut(24..).unwrap_or_default();
+                let body = reply.get_mut(REPLY_HEADER..).unwrap_or_default();
                 let place = number * 7919 % body.len().max(1);
                 body.iter_mut().skip(place).take(1).for_each(|byte| *byte ^= 0x55);
             }
@@ -126,9 +151,27 @@ fn forward_replies(
             Lie::Endless => return endless(client),
             Lie::Close => return Ok(()),
             Lie::Silence => continue,
+            Lie::ParentName => replace(&mut reply, NAME, b"../../"),
+            Lie::PathName => replace(&mut reply, NAME, b"vic/im"),
+            Lie::Size => replace(&mut reply, &SIZE.to_be_bytes(), &u64::MAX.to_be_bytes()),
+            Lie::Delay => {
+                reply.truncate(REPLY_HEADER);
+                // Version 3: the status, and no attributes. Version 4: the status, no tag, and the first operation with its status.
+                let body = if is_v3 { [DELAY, 0, 0, 0, 0] } else { [DELAY, 0, 1, SEQUENCE, DELAY] };
+                reply.extend(body.iter().take(if is_v3 { 3 } else { 5 }).flat_map(|word| word.to_be_bytes()));
+            }
         }
         client.write_all(&(reply.len() as u32 | LAST_FRAGMENT).to_be_bytes())?;
         client.write_all(&reply)?;
+    }
+}
+
+/// Replaces each occurrence of some bytes by as many others.
+fn replace(reply: &mut [u8], from: &[u8], to: &[u8]) {
+    for at in 0..reply.len().saturating_sub(from.len() - 1) {
+        if reply[at..].starts_with(from) {
+            reply[at..at + from.len()].copy_from_slice(to);
+        }
     }
 }
 
@@ -149,13 +192,13 @@ fn programs_get_an_error_and_the_mount_stays() {
     }
     for version in ["3", "4.2"] {
         let server = Server::with_lease(10);
-        let relay = Relay::start(&server);
+        let relay = Relay::start(&server, version == "3");
         let top = tempfile::tempdir().expect("a temporary directory");
         let url = format!("nfs://127.0.0.1:{0}/export?version={version}&mountport={0}", relay.port);
         let options = "soft,timeo=3,retrans=1,noac,nodelegations";
         sh(top.path(), &format!("mkdir m; {ENFYS} mount '{url}' m -o {options}"));
         let directory = top.path().join("m");
-        sh(&directory, "echo text > f; mkdir d; touch d/1 d/2");
+        sh(&directory, FILES);
         for lie in LIES {
             relay.set(lie);
             let before = relay.lies.load(Ordering::Relaxed);
@@ -177,15 +220,17 @@ fn programs_get_an_error_and_the_mount_stays() {
             relay.set(Lie::None);
             assert!(is_mounted(&directory), "{version}: {lie:?}");
             await_that("the mount works again", || {
-                let script =
-                    "rm -rf f g d e new && echo text > f && mkdir d && touch d/1 d/2 && grep -qx text f";
+                let script = format!("{FILES} && grep -qx text f");
                 let works =
-                    shell(&directory, script).stderr(Stdio::null()).status().is_ok_and(|end| end.success());
+                    shell(&directory, &script).stderr(Stdio::null()).status().is_ok_and(|end| end.success());
                 thread::sleep(Duration::from_millis(if works { 0 } else { 100 }));
                 works
             });
         }
         sh(top.path(), &format!("{ENFYS} umount m"));
-        assert_eq!(sh(&server.export(), "cat f; ls d"), "text\n1\n2\n", "{version}");
+        assert_eq!(sh(&server.export(), "cat f; ls d"), "text\n1\nvictim\n", "{version}");
+        // No copy was made outside of its target.
+        sh(top.path(), "rm -rf copy");
+        assert_eq!(sh(top.path(), "ls"), "m\n", "{version}");
     }
 }

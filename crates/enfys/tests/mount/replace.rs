@@ -133,7 +133,7 @@ fn programs_under_load_notice_nothing() {
     if !can_mount() {
         return;
     }
-    for version in ["2", "3", "4.2"] {
+    for version in VERSIONS {
         let server = Server::start();
         let mounted = Mounted::new(&server, version, &[]);
         let script = "for f in $(seq 150); do
@@ -173,7 +173,7 @@ fn a_program_that_waits_for_a_lock_still_gets_it() {
     if !can_mount() {
         return;
     }
-    for version in ["2", "3", "4.1"] {
+    for version in VERSIONS {
         let server = Server::start();
         let (mounted, other) = (Mounted::new(&server, version, &[]), Mounted::new(&server, version, &[]));
         mounted.sh("touch f");

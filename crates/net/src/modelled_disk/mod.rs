@@ -1,9 +1,12 @@
-//! A server on the disk of the 1994 paper as a model: files are in memory, and what is to be stable waits for the disk.
+//! A server on the disks of the 1994 paper as a model: files are in memory, and what is to be stable waits for the disk.
 //!
 //! The disk (an RZ26: 2.3 MB/s, 5,400 revolutions a minute) has one arm. Each sync of a file transfers its data and updates its inode, and
 //! each of both misses a revolution: the arm is elsewhere or late. So a WRITE of 8 KB that is stable at once takes 25.8 ms, 318 KB/s;
 //! the paper measured 320 KB/s. The paper states no seek times: the two missed revolutions are chosen so that version 2 has
 //! its rate. Gathering is a part of the model too, not of `localfs`. Names and attributes take no time: the figure measures from the first WRITE.
+//!
+//! The paper's second server has four RZ28 (4.8 MB/s, 5,400 revolutions a minute) as one striped disk. In the model that is a disk
+//! with four times the rate: each transfer is on all four, whose arms move together.
 //!
 //! Changes of a request with a [`GroupCommit`](vfs::GroupCommit) wait for the disk when the group is committed, with one sync for each file.
 //! So a journal answers a change before the disk has it, and pays the disk's time at its checkpoints.
@@ -25,8 +28,6 @@ use vfs::{Committer, Committing, Handle, Op, Peer, Stability, Thread};
 
 pub use server::DiskServer;
 
-/// Bytes a second that the disk transfers.
-const BYTES_PER_SECOND: f64 = 2.3e6;
 /// One revolution.
 const REVOLUTION: Duration = Duration::from_micros(60_000_000 / 5400);
 /// Revolutions that a sync misses: before the data, and before the inode.
@@ -34,6 +35,25 @@ const MISSED: u32 = 2;
 
 /// Waits for a time.
 pub type Wait = fn(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// An RZ26 (Figure 2 of the paper).
+    One,
+    /// Four RZ28, striped (Figure 3).
+    FourStriped,
+}
+
+impl Disk {
+    /// Returns the bytes a second that it transfers.
+    const fn bytes_per_second(self) -> f64 {
+        match self {
+            Self::One => 2.3e6,
+            Self::FourStriped => 4.0 * 4.8e6,
+        }
+    }
+}
 
 /// How stable WRITEs reach the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +73,7 @@ pub struct ModelledDisk {
 
 /// What moves for each sync, and what is left to sync.
 struct Arm {
+    disk: Disk,
     wait: Wait,
     /// Held by the sync that runs.
     is_busy: tokio::sync::Mutex<()>,
@@ -106,9 +127,9 @@ impl fmt::Debug for Arm {
 impl ModelledDisk {
     /// Returns a disk whose time passes by `wait`.
     #[must_use]
-    pub fn new(syncs: Syncs, wait: Wait) -> Self {
+    pub fn new(disk: Disk, syncs: Syncs, wait: Wait) -> Self {
         let (is_busy, files) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { syncs, arm: Arc::new(Arm { wait, is_busy, files, counts: Arc::default() }) }
+        Self { syncs, arm: Arc::new(Arm { disk, wait, is_busy, files, counts: Arc::default() }) }
     }
 
     /// Returns its counters, which go on counting.
@@ -166,7 +187,7 @@ impl Arm {
             }
         });
         let Some(bytes) = bytes.filter(|bytes| *bytes > 0) else { return };
-        let time = REVOLUTION * MISSED + Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND);
+        let time = REVOLUTION * MISSED + Duration::from_secs_f64(bytes as f64 / self.disk.bytes_per_second());
         (self.wait)(time).await;
         self.counts.syncs.fetch_add(1, Relaxed);
         self.counts.bytes.fetch_add(bytes, Relaxed);

@@ -13,7 +13,7 @@ use vfs::around::Wrapped;
 use vfs::journal::{Journaled, LOG_BYTES_MIN, Log};
 use vfs::{Backend, MemFs, MemOptions};
 
-use super::{Counts, ModelledDisk, Syncs};
+use super::{Counts, Disk, ModelledDisk, Syncs};
 use crate::{Limits, Listeners, Running, serve};
 
 /// Most bytes of all files.
@@ -40,10 +40,10 @@ impl DiskServer {
     ///
     /// # Errors
     /// The address is not free, or the system has no thread.
-    pub fn start(address: SocketAddr, syncs: Syncs, has_journal: bool) -> io::Result<Self> {
+    pub fn start(address: SocketAddr, disk: Disk, syncs: Syncs, has_journal: bool) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let disk = ModelledDisk::new(syncs, |time| Box::pin(tokio::time::sleep(time)));
+        let disk = ModelledDisk::new(disk, syncs, |time| Box::pin(tokio::time::sleep(time)));
         let counts = disk.counts();
         let memory = MemFs::new(&MemOptions { max_bytes: MEMORY_BYTES, ..MemOptions::default() });
         let files = Wrapped::of(memory, disk);

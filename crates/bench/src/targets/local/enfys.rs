@@ -47,7 +47,7 @@ fn modelled_disk(name: &str, address: Address) -> Vec<OsString> {
     if let Some(metrics) = address.metrics {
         arguments.extend(["--metrics".into(), metrics.to_string().into()]);
     }
-    for (part, option) in [("-gathering", "--gather"), ("-journal", "--journal")] {
+    for (part, option) in [("-disks-", "--striped"), ("-gathering", "--gather"), ("-journal", "--journal")] {
         if name.contains(part) {
             arguments.push(option.into());
         }

@@ -1,5 +1,5 @@
 //! Servers that the bench starts: `local:enfys`, `local:enfys-async`, `local:enfys-memory`, `local:enfys-disk-1994`,
-//! `local:enfys-disk-1994-gathering`, `local:enfys-disk-1994-journal`, `local:enfys-disk-1994-gathering-journal`, `local:ganesha`, `local:knfsd`.
+//! `local:enfys-disks-1994`, both also with `-gathering`, `-journal` or `-gathering-journal` after it, `local:ganesha`, `local:knfsd`.
 
 mod enfys;
 pub mod ganesha;
@@ -178,7 +178,7 @@ pub fn has_directory(name: &str) -> bool {
 
 /// Returns whether a server's disk is a model, whose counters are always told.
 fn is_modelled(name: &str) -> bool {
-    name.starts_with("enfys-disk-")
+    name.starts_with("enfys-disk-") || name.starts_with("enfys-disks-")
 }
 
 /// Returns whether `address` accepts connections.

@@ -72,7 +72,7 @@ Examples:
 
 A target is `nfs://HOST/EXPORT` with the options of nfs(5) after a question mark (Enfys's client, one for each client of \
 the run), the absolute path of a mounted directory, or `local:` with the name of a server that the bench starts: enfys, \
-enfys-async, enfys-memory, enfys-disk-1994 (also with -gathering, -journal, -gathering-journal), ganesha, knfsd (`enfys bench setup` says what the latter need). `NAME=` before it names it in \
+enfys-async, enfys-memory, enfys-disk-1994 and enfys-disks-1994 (also with -gathering, -journal, -gathering-journal), ganesha, knfsd (`enfys bench setup` says what the latter need). `NAME=` before it names it in \
 reports.
 
 Each round runs every case once. A run has a result file of its own in the results directory; runs that have one are not \
@@ -213,6 +213,9 @@ pub enum BenchCommand {
         /// Address of the counters
         #[arg(long)]
         metrics: Option<SocketAddr>,
+        /// Four faster disks, striped, instead of one
+        #[arg(long)]
+        striped: bool,
         /// Let WRITEs that wait for the disk share a sync
         #[arg(long)]
         gather: bool,

@@ -4,17 +4,18 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use bench::targets::local::{DISK_SYNCED_BYTES, DISK_SYNCS};
-use net::modelled_disk::{Counts, DiskServer, Syncs};
+use net::modelled_disk::{Counts, Disk, DiskServer, Syncs};
 
 /// Serves at `address`, and tells the counters at `metrics`.
 pub(super) fn run(
     address: SocketAddr,
     metrics: Option<SocketAddr>,
+    disk: Disk,
     syncs: Syncs,
     has_journal: bool,
 ) -> io::Result<()> {
     let listener = metrics.map(TcpListener::bind).transpose()?;
-    let server = DiskServer::start(address, syncs, has_journal)?;
+    let server = DiskServer::start(address, disk, syncs, has_journal)?;
     let mut output = io::stdout();
     writeln!(output, "'{}'", server.url())?;
     output.flush()?;

@@ -19,7 +19,7 @@ use bench::hashcast::{self, Simulation};
 use bench::link::{self, Commands, Settings, measure, proxied};
 use bench::report;
 use bench::result::{RunResult, csv, file, fio};
-use net::modelled_disk::Syncs;
+use net::modelled_disk::{Disk, Syncs};
 use net::proxy::DirectionCounts;
 
 pub use arguments::BenchCommand;
@@ -63,9 +63,10 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
             let serve = bench::runner::serve(io::BufReader::new(io::stdin()), io::stdout());
             serve.map(|()| ExitCode::SUCCESS)
         }
-        BenchCommand::Disk { listen, metrics, gather, journal } => {
+        BenchCommand::Disk { listen, metrics, striped, gather, journal } => {
+            let modelled = if *striped { Disk::FourStriped } else { Disk::One };
             let syncs = if *gather { Syncs::Gathered } else { Syncs::Each };
-            let served = disk::run(*listen, *metrics, syncs, *journal);
+            let served = disk::run(*listen, *metrics, modelled, syncs, *journal);
             served.map(|()| ExitCode::SUCCESS).map_err(|error| format!("bench disk: {error}"))
         }
         BenchCommand::Report(arguments) => report(arguments).map(|()| ExitCode::SUCCESS),
