@@ -29,8 +29,23 @@ mount --bind "/usr/lib/uml/modules/$kernel" "/run/modules/lib/modules/$kernel"
 for module in nfs nfsv2 nfsv3 nfsv4; do modprobe -d /run/modules "$module"; done
 
 ip link set lo up
-ip addr add 10.99.0.2/24 dev vec0
+ip addr add "${GUEST_ADDRESS:-10.99.0.2/24}" dev vec0
 ip link set vec0 up
+# Users other than root must reach the program, wherever this project's directory is.
+install -m 755 "$HOST_PROBE" /run/probe
+export PROBE=/run/probe
+
+if [ "$GUEST" = 2 ]; then
+    # Another machine, with a disk that keeps what its status monitor records.
+    hostname guest2
+    ip route add default via "${GUEST_ADDRESS%.*}.1"
+    mkdir -p /var/lib/nfs/guest2
+    mount --bind /var/lib/nfs/guest2 /var/lib/nfs
+    bash "$SCRIPTS/run.sh" "$GUEST_TEST" </dev/null >>"$GUEST_LOG" 2>&1
+    echo $? >"$GUEST_STATUS"
+    poweroff -f
+fi
+
 # A second network, from which `mount_other` mounts: the server sees another client.
 ip netns add other
 ip link set vec1 netns other
@@ -40,10 +55,6 @@ ip -n other link set vec1 up
 ip -n other route add default via 10.99.1.1
 # The guest with the kernel's own server, if there is one.
 ip route add 10.99.2.0/24 via 10.99.0.1
-
-# Users other than root must reach the program, wherever this project's directory is.
-install -m 755 "$HOST_PROBE" /run/probe
-export PROBE=/run/probe
 
 tell() { # a request whose answer does not matter
     exec {channel}<>"/dev/tcp/$DRIVER/$CHANNEL_PORT" && echo "$*" >&"$channel" && cat <&"$channel" >/dev/null

@@ -67,7 +67,8 @@ has_nlm() { [ "${LOCKS:-$([ -z "$ENFYS" ] || echo server)}" = server ]; }
 # Starts what the kernel's client needs for NLM: a port mapper and a status monitor. They stay.
 start_lock_services() {
     if rpcinfo -t 127.0.0.1 100024 1 &>/dev/null; then return; fi
-    mount -t tmpfs state /var/lib/nfs
+    # The first guest's directory is that of the server's machine; the second has its own, which survives.
+    [ "$GUEST" = 2 ] || mount -t tmpfs state /var/lib/nfs
     mkdir -p /var/lib/nfs/{sm,sm.bak} /run/rpcbind
     chown -R statd /var/lib/nfs
     rpcbind -w
@@ -143,6 +144,14 @@ host() { request sh "$(printf %s "H='$H'; $1" | od -An -v -tx1 | tr -d ' \n')"; 
 
 # server kill|start|restart
 server() { request server "$1"; }
+
+# guest start|kill|wait: boots the second guest, which runs the same script with GUEST=2; kills it; waits for its end, which must be good.
+guest() {
+    case $1 in
+        start) request guest start "$TEST" ;;
+        *) request guest "$1" ;;
+    esac
+}
 
 # of_client ADDRESS sum|group_concat NAME [STATE_DIRECTORY]: a field of `enfys status`, over the clients at that address.
 of_client() {

@@ -11,6 +11,7 @@ mod knfsd;
 mod matrix;
 mod portion;
 mod script;
+mod second;
 mod server;
 
 use std::fs;

@@ -6,6 +6,9 @@
 //! | `log NAME` | the rest of the connection is the test's output | nothing |
 //! | `end NAME STATUS` | a test ended | nothing |
 //! | `server kill`, `server start`, `server restart`, `server stop` | controls the server | status |
+//! | `guest start NAME` | boots the second guest, which runs this test's script | status |
+//! | `guest kill` | kills the second guest | status |
+//! | `guest wait` | waits for the second guest, whose script must pass | status |
 //! | `sh HEX` | runs this shell script on the server's side | status, output |
 //! | `done` | the last test has ended | nothing |
 //!
@@ -18,6 +21,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
+use super::second::{self, Second};
 use super::server::Server;
 
 /// The driver's port.
@@ -37,22 +41,25 @@ pub(super) enum Event {
     Done,
 }
 
-/// Handles requests of the guest until the process ends. Scripts on the server's side run with `environment`.
-pub(super) fn listen(
-    listener: TcpListener,
-    events: Sender<Event>,
-    server: Arc<Mutex<Server>>,
-    environment: Vec<(String, String)>,
-) {
-    let shared = Arc::new((events, server, environment));
+/// What requests use.
+pub(super) struct Requests {
+    pub(super) events: Sender<Event>,
+    pub(super) server: Arc<Mutex<Server>>,
+    pub(super) second: Arc<Mutex<Second>>,
+    /// Variables of scripts on the server's side.
+    pub(super) environment: Vec<(String, String)>,
+}
+
+/// Handles requests of the guests until the process ends.
+pub(super) fn listen(listener: TcpListener, requests: Requests) {
+    let shared = Arc::new(requests);
     thread::spawn(move || {
         for connection in listener.incoming().flatten() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                let (events, server, environment) = &*shared;
                 let line =
                     connection.peer_addr().map_or_else(|error| error.to_string(), |peer| peer.to_string());
-                if let Err(error) = handle_request(connection, events, server, environment) {
+                if let Err(error) = handle_request(connection, &shared) {
                     eprintln!("channel from {line}: {error}");
                 }
             });
@@ -60,12 +67,8 @@ pub(super) fn listen(
     });
 }
 
-fn handle_request(
-    mut connection: TcpStream,
-    events: &Sender<Event>,
-    server: &Mutex<Server>,
-    environment: &[(String, String)],
-) -> io::Result<()> {
+fn handle_request(mut connection: TcpStream, requests: &Requests) -> io::Result<()> {
+    let Requests { events, server, second, environment } = requests;
     let mut reader = BufReader::new(connection.try_clone()?);
     let mut line = String::new();
     (&mut reader).take(LINE_BYTES_MAX).read_line(&mut line)?;
@@ -79,6 +82,9 @@ fn handle_request(
         ["end", name, status] => Event::End(name.to_owned(), status.parse().unwrap_or(-1)),
         ["done"] => Event::Done,
         ["server", verb] => return reply(&mut connection, control_server(&mut lock(server), verb)),
+        ["guest", "start", test] => return reply(&mut connection, nothing(lock(second).start(test))),
+        ["guest", "kill"] => return reply(&mut connection, nothing(lock(second).kill())),
+        ["guest", "wait"] => return reply(&mut connection, nothing(second::wait(second))),
         ["sh", script] => return reply(&mut connection, shell(script, environment)),
         _ => return reply(&mut connection, Err(format!("unknown request: {line}"))),
     };
@@ -87,8 +93,8 @@ fn handle_request(
     connection.write_all(b"0\n")
 }
 
-fn lock(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
-    server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Forwards a test's output immediately, because a remaining program of a failed test may keep the connection open.
@@ -140,6 +146,11 @@ fn shell(script: &str, environment: &[(String, String)]) -> Result<String, Strin
 fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// Returns the result of a request whose answer has no text.
+fn nothing(result: Result<(), String>) -> Result<String, String> {
+    result.map(|()| String::new())
 }
 
 fn reply(connection: &mut TcpStream, result: Result<String, String>) -> io::Result<()> {

@@ -37,32 +37,21 @@ pub(super) struct Guest {
 impl Guest {
     /// Boots a kernel that runs `scripts` in order.
     pub(super) fn boot(config: &GuestConfig<'_>, scripts: &[&Script]) -> Result<Guest, String> {
-        let context = |error: std::io::Error| format!("guest: {error}");
-        let work = &config.directories.work;
-        let environment = work.join("guest.env");
-        fs::write(&environment, config.environment(scripts)).map_err(context)?;
-        let console =
-            File::options().create(true).append(true).open(work.join("console.log")).map_err(context)?;
+        fs::write(environment_file(config.directories), config.environment(scripts))
+            .map_err(|error| format!("guest: {error}"))?;
         let init = config.scripts_dir.join("init.sh");
-        let mut command = Command::new("linux.uml");
-        command
-            .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null"])
-            .arg("con0=null,fd:1")
-            .arg(format!("mem={MEMORY}"))
-            .args(TAPS.iter().enumerate().map(|(number, tap)| {
+        let mut command = kernel_command(config.directories, &init, MEMORY, "console.log")?;
+        command.arg("GUEST=1").args(
+            TAPS.iter().enumerate().map(|(number, tap)| {
                 format!("vec{number}:transport=tap,ifname={},depth=128,gro=1", tap.name)
-            }))
-            .arg(format!("uml_dir={}", work.join("uml").display()))
-            .arg(format!("init={}", init.display()))
-            // The kernel passes unknown words with `=` to init as environment variables.
-            .arg(format!("GUEST_ENV={}", environment.display()))
-            // The guest's memory is a file, and /dev/shm of a container is small.
-            .env("TMPDIR", work.join("memory"))
-            .stdin(Stdio::null())
-            .stdout(console.try_clone().map_err(context)?)
-            .stderr(console)
-            .process_group(0);
-        let started = on_one_core(config.worker, || command.spawn());
+            }),
+        );
+        Guest::start(command, config.worker)
+    }
+
+    /// Starts a kernel that stays on a core.
+    pub(super) fn start(mut command: Command, core: usize) -> Result<Guest, String> {
+        let started = on_one_core(core, || command.spawn());
         Ok(Guest { child: started.map_err(|error| format!("linux.uml: {error}"))? })
     }
 
@@ -79,6 +68,39 @@ impl Guest {
         }
         let _ = self.child.wait();
     }
+}
+
+/// Returns the command of a kernel without network devices, whose console is appended to a log in the working directory.
+pub(super) fn kernel_command(
+    directories: &Directories,
+    init: &Path,
+    memory: &str,
+    console: &str,
+) -> Result<Command, String> {
+    let context = |error: std::io::Error| format!("guest: {error}");
+    let work = &directories.work;
+    let console = File::options().create(true).append(true).open(work.join(console)).map_err(context)?;
+    let mut command = Command::new("linux.uml");
+    command
+        .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null"])
+        .arg("con0=null,fd:1")
+        .arg(format!("mem={memory}"))
+        .arg(format!("uml_dir={}", work.join("uml").display()))
+        .arg(format!("init={}", init.display()))
+        // The kernel passes unknown words with `=` to init as environment variables.
+        .arg(format!("GUEST_ENV={}", environment_file(directories).display()))
+        // The guest's memory is a file, and /dev/shm of a container is small.
+        .env("TMPDIR", work.join("memory"))
+        .stdin(Stdio::null())
+        .stdout(console.try_clone().map_err(context)?)
+        .stderr(console)
+        .process_group(0);
+    Ok(command)
+}
+
+/// Returns the file of shell variables of the guests.
+fn environment_file(directories: &Directories) -> PathBuf {
+    directories.work.join("guest.env")
 }
 
 /// Runs `start` pinned to the core `number` (modulo the number of cores), so that started processes stay there.

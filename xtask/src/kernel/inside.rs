@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::channel::{self, Event};
+use super::channel::{self, Event, Requests};
 use super::guest::{Guest, GuestConfig, TAPS, Tap};
 use super::knfsd;
 use super::matrix::{Backend, Combination};
 use super::script::Script;
+use super::second::{self, Second};
 use super::server::{ADDRESS, Directories, QUOTA_MIB, SPACE_MIB, Server, ServerKind};
 use super::{Options, scripts_dir};
 use crate::report::{Outcome, Tally, target_dir, workspace_root};
@@ -73,11 +74,20 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
         TcpListener::bind((ADDRESS, channel::PORT)).map_err(|error| format!("channel: {error}"))?;
     let (sender, events) = mpsc::channel();
     let server = Arc::new(Mutex::new(server));
-    channel::listen(listener, sender, Arc::clone(&server), script_environment(&directories));
+    let core = usize::from(options.worker) + 1;
+    let second = Arc::new(Mutex::new(Second::new(&directories, scripts_dir(), core)));
+    let requests = Requests {
+        events: sender,
+        server: Arc::clone(&server),
+        second: Arc::clone(&second),
+        environment: script_environment(&directories),
+    };
+    channel::listen(listener, requests);
     let mut driver = Driver {
         options,
         config,
         server,
+        second,
         events,
         early: VecDeque::new(),
         logs: HashMap::new(),
@@ -146,7 +156,7 @@ fn prepare(directories: &Directories, combination: &Combination, is_knfsd: bool)
     }
     // Forwarding connects the guest with the guest of the server.
     run_shell("ip link set lo up; echo 1 >/proc/sys/net/ipv4/ip_forward")?;
-    for Tap { name, address } in TAPS.into_iter().chain(is_knfsd.then_some(knfsd::TAP)) {
+    for Tap { name, address } in TAPS.into_iter().chain([second::TAP]).chain(is_knfsd.then_some(knfsd::TAP)) {
         run_shell(&format!(
             "ip tuntap add {name} mode tap; ip addr add {address} dev {name}; ip link set {name} up"
         ))?;
@@ -201,6 +211,7 @@ struct Driver<'a> {
     options: &'a Options,
     config: GuestConfig<'a>,
     server: Arc<Mutex<Server>>,
+    second: Arc<Mutex<Second>>,
     events: Receiver<Event>,
     /// Events that arrived while waiting for a log.
     early: VecDeque<Event>,
@@ -231,6 +242,7 @@ impl Driver<'_> {
             };
             let end = self.follow(&mut guest, &scripts);
             guest.kill();
+            self.end_second();
             match end {
                 GuestEnd::Done => return,
                 GuestEnd::Stuck(position, why) => {
@@ -269,6 +281,7 @@ impl Driver<'_> {
                 Ok(Event::LogEnd(name)) => self.logs.entry(name).or_default().ended = true,
                 Ok(Event::End(_, status)) => {
                     let elapsed = started.take().map(|started| started.elapsed());
+                    self.end_second();
                     let why = self.failure(scripts[current], status);
                     self.verdict(scripts[current], elapsed, why.as_deref());
                     current += 1;
@@ -294,6 +307,11 @@ impl Driver<'_> {
                 }
             }
         }
+    }
+
+    /// Kills the second guest if a test has left it running.
+    fn end_second(&self) {
+        let _ = self.second.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).kill();
     }
 
     /// Starts the server if it does not run after a test, so that the next test does not fail too.
@@ -351,6 +369,7 @@ impl Driver<'_> {
     fn explain(&mut self, script: &Script, why: &str, log: &[u8], log_file: &Path) {
         println!("      {} ({}): {why}", script.title, script.name);
         print!("{}", tail(log, TAIL_LINES));
+        self.show_end_of(&second::log_of(&script.name), TAIL_LINES);
         self.show_end_of("server.log", SERVER_LINES);
         println!("      log: {}", log_file.display());
         let mut replay = format!("cargo xtask kernel {}", self.config.combination.arguments().join(" "));
