@@ -1,5 +1,8 @@
 //! All kinds of bad input at once, while a client continues to work.
 
+mod old_programs;
+mod wire;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
