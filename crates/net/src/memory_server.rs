@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
-use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash};
+use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash, Versions};
 use vfs::{MemFs, MemOptions};
 
 use crate::{Limits, Listeners, Running, serve};
@@ -31,14 +31,15 @@ impl MemoryServer {
         let exports =
             ExportTable::new(vec![export]).map_err(|error| io::Error::other(format!("{error:?}")))?;
         // Nobody else can reach the files of this process: the key of handles need not be secret.
-        let settings = Settings::new(HandleKey([1; 16]), 1, [1; 16], b"memory".to_vec());
+        let mut settings = Settings::new(HandleKey([1; 16]), 1, [1; 16], b"memory".to_vec());
+        settings.versions = Versions::all();
         let listeners = Listeners { tcp: vec![listener], udp: Vec::new() };
         let limits = Limits { cores: 1, ..Limits::default() };
         let running = serve(Arc::new(Server::new(settings, exports)), listeners, limits, None, None)?;
         Ok(Self { port, running: Some(running) })
     }
 
-    /// Returns the URL of its export, with MOUNT and NLM of version 3 at the same port.
+    /// Returns the URL of its export, with MOUNT and NLM at the same port.
     #[must_use]
     pub fn url(&self) -> String {
         let port = self.port;

@@ -13,6 +13,11 @@ fn all_steps_pass(version: &str) {
 }
 
 #[test]
+fn every_operation_works_over_version_2() {
+    all_steps_pass("2");
+}
+
+#[test]
 fn every_operation_works_over_version_3() {
     all_steps_pass("3");
 }

@@ -1,5 +1,5 @@
 # test: every operation of the library, by the steps of crates/net/examples/operations
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 # limit: 120
 # takes: 10
 # The ports that the server does not tell a port mapper about.
@@ -10,7 +10,7 @@ esac
 # What the server lacks, with the error.
 lacking=()
 if [ -n "$ENFYS" ]; then
-    [ "$VERSION" != 3 ] || ports+="&nlmport=$PORT"
+    case $VERSION in 2 | 3) ports+="&nlmport=$PORT" ;; esac
     # The file system of the export may have no shared extents.
     if on_host && ! host 'echo text >"$H/one"; cp --reflink=always "$H/one" "$H/two"'; then lacking+=(clone=EOPNOTSUPP); fi
     rm -f "$D/one" "$D/two"

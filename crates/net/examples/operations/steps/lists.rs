@@ -48,7 +48,9 @@ pub(super) fn access_control_lists(place: &Place) -> Outcome {
     same("before", 0, place.of_user(USER)?.access(path, asked)?)?;
     let got = fs.get_acl(path);
     let Some(acl) = place.of(Feature::Acls, got)? else {
-        place.of(Feature::Acls, fs.set_acl(path, &Acl::Posix(PosixAcl::default())))?;
+        let entry = |subject| PosixEntry { subject, permissions: 6 };
+        let access = [Subject::Owner, Subject::OwningGroup, Subject::Other].map(entry).to_vec();
+        place.of(Feature::Acls, fs.set_acl(path, &Acl::Posix(PosixAcl { access, ..PosixAcl::default() })))?;
         return Ok(());
     };
     let set = fs.set_acl(path, &with_reader(&acl));
