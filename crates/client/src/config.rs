@@ -212,8 +212,7 @@ pub struct Config {
     pub nlm_port: Option<u16>,
     /// The version; `None`: the highest that the server has.
     pub version: Option<Version>,
-    /// The transport of calls. Version 4 has no UDP. Locks of versions 2 and 3 use TCP always: the end of a connection tells that the server
-    /// may have restarted.
+    /// The transport of calls, also those of the lock manager of versions 2 and 3. Version 4 has no UDP.
     pub transport: Transport,
     /// How calls of MOUNT and of the port mapper travel.
     pub mount_transport: Transport,

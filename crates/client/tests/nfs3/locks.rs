@@ -16,25 +16,25 @@ use protocol::{nfs3, nsm};
 
 use crate::world::{Fate, LEASE, Peer, World};
 
-const ONE: LockOwner = LockOwner::Process(1);
+pub(crate) const ONE: LockOwner = LockOwner::Process(1);
 const TWO: LockOwner = LockOwner::Process(2);
 const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, create: true, ..OpenOptions::READ };
 /// The version with NLM that is tested.
 const OLD: Version = crate::VERSION;
 
-fn range(offset: u64, length: u64) -> LockRange {
+pub(crate) fn range(offset: u64, length: u64) -> LockRange {
     LockRange::new(offset, length).unwrap()
 }
 
-fn open(world: &World, fs: &FileSystem) -> File {
+pub(crate) fn open(world: &World, fs: &FileSystem) -> File {
     world.run(fs.open(b"file", &BOTH)).unwrap()
 }
 
-fn is_free(world: &World, file: &File, owner: LockOwner, range: LockRange) -> bool {
+pub(crate) fn is_free(world: &World, file: &File, owner: LockOwner, range: LockRange) -> bool {
     world.run(file.test_lock(owner, range, Exclusive)).unwrap().is_none()
 }
 
-fn count(peer: &Peer, procedure: Proc) -> usize {
+pub(crate) fn count(peer: &Peer, procedure: Proc) -> usize {
     peer.calls_of(nlm::PROGRAM, procedure.0)
 }
 
@@ -119,6 +119,7 @@ fn a_waiter_is_woken_by_granted_and_does_not_poll() {
         world.run(first.unlock(ONE, LockRange::WHOLE)).unwrap();
         world.run(waiting).unwrap();
         assert_eq!((count(&peer, Proc::LOCK), world.now()), (asked + 1, unlocked_at), "no time passes");
+        assert_eq!(peer.host_calls_of(nlm::PROGRAM, Proc::GRANTED.0), 1);
         assert!(!is_free(&world, &first, ONE, range(0, 1)));
     }
 }
@@ -134,6 +135,7 @@ fn a_waiter_whose_server_cannot_call_asks_again() {
     assert!(world.run_for(Duration::from_secs(24), waiting.as_mut()).is_none());
     world.run(first.unlock(ONE, LockRange::WHOLE)).unwrap();
     assert!(world.run_for(Duration::from_secs(11), waiting.as_mut()).is_some_and(|locked| locked.is_ok()));
+    assert_eq!(peer.host_calls_of(nlm::PROGRAM, Proc::GRANTED.0), 0);
     assert!(!is_free(&world, &first, ONE, range(0, 1)));
 }
 
@@ -147,11 +149,15 @@ fn waiters_get_a_lock_in_their_order() {
     assert!(world.run_for(Duration::from_secs(5), second.as_mut()).is_none());
     let mut third = pin!(files[2].lock(ONE, range(0, 1), Exclusive));
     assert!(world.run_for(Duration::from_secs(5), third.as_mut()).is_none());
+    let granted = || clients.each_ref().map(|(_, peer)| peer.host_calls_of(nlm::PROGRAM, Proc::GRANTED.0));
+    assert_eq!(granted(), [0, 0, 0]);
     world.run(files[0].unlock(ONE, range(0, 1))).unwrap();
     world.run(second).unwrap();
+    assert_eq!(granted(), [0, 1, 0]);
     assert!(world.run_for(Duration::from_secs(1), third.as_mut()).is_none());
     world.run(files[1].unlock(ONE, LockRange::WHOLE)).unwrap();
     world.run(third).unwrap();
+    assert_eq!(granted(), [0, 1, 1]);
 }
 
 #[test]

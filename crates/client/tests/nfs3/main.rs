@@ -4,6 +4,7 @@ use client::config::Version;
 
 mod against_server;
 mod caching;
+mod datagram_locks;
 mod datagrams;
 mod inodes;
 #[allow(dead_code, reason = "the tests of version 4 use the rest")]

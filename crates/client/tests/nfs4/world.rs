@@ -37,7 +37,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(90);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Serve,
-    /// It is executed, and the connection breaks before the reply.
+    /// It is executed, and the connection breaks before the reply. A datagram's reply is lost alone.
     LoseReply,
     /// It is held until [`Peer::release`].
     Hold,
@@ -92,6 +92,8 @@ pub(crate) struct Peer {
     /// Calls of other programs that reached the server, with their procedures.
     pub(crate) calls: RefCell<Vec<(u32, u32)>>,
     call_judge: RefCell<CallJudge>,
+    /// Calls of the server's lock manager and status monitor that reached the client, with their procedures.
+    pub(crate) host_calls: RefCell<Vec<(u32, u32)>>,
     client: RefCell<Option<Client>>,
     held: RefCell<Vec<(ConnectionId, Bytes)>>,
     /// The connections on which requests were sent.
@@ -195,6 +197,7 @@ impl World {
             judge: RefCell::new(Box::new(|_| Fate::Serve)),
             calls: RefCell::default(),
             call_judge: RefCell::new(Box::new(|_| Fate::Serve)),
+            host_calls: RefCell::default(),
             client: RefCell::default(),
             held: RefCell::default(),
             used: RefCell::default(),
@@ -397,6 +400,8 @@ impl World {
         let Some(peer) = peer.filter(|peer| !peer.is_cut.get() && !peer.drops_callbacks.get()) else {
             return HostAnswer::Unreachable;
         };
+        let header = CallHeader::parse(&mut Reader::new(call.record().clone())).expect("a call");
+        peer.host_calls.borrow_mut().push((header.program, header.procedure));
         let client = peer.client.borrow().clone();
         match client.and_then(|client| client.answer_host_call(call.record().clone())) {
             Some(reply) => HostAnswer::Reply(reply),
@@ -487,7 +492,11 @@ impl World {
         let address = SocketAddr::new(peer.address(), 600 + (number % 400) as u16);
         let local = SocketAddr::from(([10, 0, 1, 1], 2049));
         let server_id = server::ConnectionId(number);
-        let server = Connection::new(server_id, address, local, server::Transport::Tcp, false);
+        let transport = match peer.engine.has_datagrams(id) {
+            true => server::Transport::Udp,
+            false => server::Transport::Tcp,
+        };
+        let server = Connection::new(server_id, address, local, transport, false);
         Path { id, server: Arc::new(server), calls: Vec::new() }
     }
 
@@ -500,13 +509,19 @@ impl World {
                 has_done = true;
                 let record = Bytes::from(record.concat());
                 peer.used.borrow_mut().insert(path.id);
+                if peer.is_cut.get() {
+                    // A datagram, as there are no connections.
+                    continue;
+                }
                 match peer.judged(&record) {
                     Fate::Serve => path.calls.push(self.serve(&path.server, record)),
                     Fate::Hold => peer.held.borrow_mut().push((path.id, record)),
                     Fate::LoseReply => {
                         let mut call = self.serve(&path.server, record);
                         assert!(call.as_mut().poll(&mut context).is_ready(), "it is executed at once");
-                        lost.push(path.id);
+                        if !peer.engine.has_datagrams(path.id) {
+                            lost.push(path.id);
+                        }
                     }
                 }
             }
@@ -640,9 +655,15 @@ impl Peer {
 
     fn break_connections(&self, world: &World) {
         let ids: Vec<_> = self.paths.borrow().iter().map(|path| path.id).collect();
-        for id in ids {
+        let (sockets, connections): (Vec<_>, Vec<_>) =
+            ids.into_iter().partition(|id| self.engine.has_datagrams(*id));
+        for id in connections {
             self.disconnect(world, id);
         }
+        // The client's sockets remain, and only calls in progress are lost.
+        self.paths.borrow_mut().retain(|path| !sockets.contains(&path.id));
+        let replaced: Vec<_> = sockets.into_iter().map(|id| world.path(self, id)).collect();
+        self.paths.borrow_mut().extend(replaced);
         self.hang_up(world);
     }
 
@@ -681,6 +702,12 @@ impl Peer {
         self.calls.borrow().iter().filter(|call| **call == (program, procedure)).count()
     }
 
+    /// Returns the number of calls of a procedure of another program that the server made to the client.
+    #[allow(dead_code, reason = "version 4 has no other programs")]
+    pub(crate) fn host_calls_of(&self, program: u32, procedure: u32) -> usize {
+        self.host_calls.borrow().iter().filter(|call| **call == (program, procedure)).count()
+    }
+
     /// Returns the number of compounds with this operation.
     pub(crate) fn count(&self, op: OpNum) -> usize {
         self.compounds.borrow().iter().filter(|ops| ops.contains(&op)).count()
@@ -697,6 +724,7 @@ fn start(
     let mut settings = Settings::new(HandleKey([5; 16]), instance, [3; 16], b"server".to_vec());
     settings.lease = LEASE;
     settings.versions = Versions::IMPLEMENTED;
+    settings.udp = true;
     settings.max_delegations = delegations_max;
     let server = Server::new(settings, exports(backend));
     let log_of_server: Arc<dyn server::StateLog> = Arc::clone(log) as _;

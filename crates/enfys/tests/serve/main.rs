@@ -7,6 +7,7 @@ mod boot_loader;
 mod client;
 mod commands;
 mod copies;
+mod datagram_locks;
 mod descriptors;
 mod disk;
 mod dissected;

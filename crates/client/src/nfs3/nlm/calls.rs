@@ -13,7 +13,7 @@ use super::super::side::{Place, is_absent};
 use super::Nlm;
 use super::short::{Ranged, widened};
 use super::table::Locker;
-use crate::calls::{HeldPermit, Procedure, start_record};
+use crate::calls::{HeldPermit, Procedure, open_connection, start_record};
 use crate::config::Caller;
 use crate::engine::{CallError, ConnectionId, PendingCall, RetryPolicy};
 use crate::errno::Errno;
@@ -23,6 +23,8 @@ use crate::url::Transport;
 
 /// Number of refused or silent connections after which the lock manager's port is asked for again.
 const RETRIES: u32 = 2;
+/// Number of repetitions of a datagram after which it is asked for again: with the usual timeout after 16.5 s.
+const RETRIES_UDP: u32 = 3;
 /// Number of searches for a lock manager that was never reached, at a server that refuses connections: half a minute.
 const SEARCHES_MAX: u32 = 30;
 /// The pause before the search for a lock manager that cannot be reached.
@@ -52,17 +54,19 @@ struct Sent {
     call: PendingCall,
     found: Found,
     identity: ConnectionIdentity,
+    /// The epoch in which it was sent.
+    epoch: u32,
 }
 
-/// A reply, and the epoch of the server that sent it; `None` if the connection changed meanwhile, so that it is not known
-/// which server executed the call.
+/// A reply, and the epoch of the server that sent it; `None` if the connection changed meanwhile, or over datagrams the epoch, so that
+/// it is not known which server executed the call.
 pub(super) struct Replied<T> {
     pub(super) reply: T,
     pub(super) epoch: Option<u32>,
 }
 
 impl Nlm {
-    fn procedure(&self, procedure: Proc) -> Procedure {
+    pub(super) fn procedure(&self, procedure: Proc) -> Procedure {
         Procedure { program: nlm::PROGRAM, version: self.version, number: procedure.0 }
     }
 
@@ -103,7 +107,7 @@ impl Nlm {
     ) -> Result<Replied<T>, OpError> {
         let mut searches = 0;
         loop {
-            let Sent { call, found, identity } = match self.send(caller, number, arguments).await {
+            let Sent { mut call, found, identity, epoch } = match self.send(caller, number, arguments).await {
                 Ok(sent) => sent,
                 Err(error) => {
                     searches += 1;
@@ -111,14 +115,19 @@ impl Nlm {
                     continue;
                 }
             };
-            let outcome = call.await;
+            let outcome = (&mut call).await;
             let now = (found.search, self.engine.connection_count(found.connection));
             match outcome {
                 Ok(record) => {
                     self.note_connection(now);
-                    let epoch = (now == identity).then(|| self.epochs.current());
+                    if self.uses_datagrams() && call.transmissions() > 1 {
+                        // The server may have restarted meanwhile.
+                        self.look_for_restart(found.port).await;
+                    }
+                    let current = self.epochs.current();
+                    let is_same = now == identity && (current == epoch || !self.uses_datagrams());
                     let reply = parse_reply(record)?;
-                    return Ok(Replied { reply, epoch });
+                    return Ok(Replied { reply, epoch: is_same.then_some(current) });
                 }
                 Err(error) => {
                     self.forget_link(found.search).await;
@@ -162,6 +171,7 @@ impl Nlm {
             }
         };
         let identity = (found.search, self.engine.connection_count(found.connection));
+        let epoch = self.epochs.current();
         let procedure = self.procedure(number);
         let held = Box::new(HeldPermit(permit));
         let call = self.engine.call_labelled(found.connection, procedure.label(), held, |xid| {
@@ -169,7 +179,7 @@ impl Nlm {
             arguments.encode(record.writer());
             record.finish()
         });
-        Ok(Sent { call, found, identity })
+        Ok(Sent { call, found, identity, epoch })
     }
 
     /// Finds the lock manager. Returns a connection to it, and its port.
@@ -192,14 +202,18 @@ impl Nlm {
     }
 
     async fn connect(&self, place: Place) -> Result<(ConnectionId, u16), OpError> {
-        let program = (nlm::PROGRAM, self.version);
-        let port = place.port(&self.engine, Transport::Tcp, program, "this version of NLM").await?;
+        let (transport, program) = (self.config.transport, (nlm::PROGRAM, self.version));
+        let port = place.port(&self.engine, transport, program, "this version of NLM").await?;
+        let usual = match transport {
+            Transport::Tcp => RETRIES,
+            Transport::Udp => RETRIES_UDP,
+        };
         let policy = RetryPolicy {
-            retries: Some(self.config.retry.retries.unwrap_or(RETRIES)),
+            retries: Some(self.config.retry.retries.unwrap_or(usual)),
             fails_fast: true,
             ..self.config.retry
         };
-        let connection = self.engine.open_connection(port, policy)?;
+        let connection = open_connection(&self.engine, transport, port, policy)?;
         let null = self.procedure(Proc::NULL);
         let call = self.engine.call(connection, |xid| start_record(xid, &Caller::anonymous(), null).finish());
         let answered = call.await.map_err(OpError::from).and_then(|record| Ok(parse_reply::<()>(record)?));
@@ -217,6 +231,11 @@ impl Nlm {
             link.found = None;
             self.engine.close_connection(found.connection);
         }
+    }
+
+    /// Returns whether calls are datagrams, so that no connection shows that the server has restarted.
+    pub(super) fn uses_datagrams(&self) -> bool {
+        self.config.transport == Transport::Udp
     }
 
     /// Calls NULL. The connection shows whether the server is the same as before.

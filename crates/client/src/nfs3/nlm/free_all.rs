@@ -8,7 +8,6 @@ use crate::calls::Procedure;
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::url::Transport;
 
 impl Nlm {
     /// Frees all locks of the client of this name, which must have ended. A server knows it by its name and this machine's address.
@@ -22,7 +21,7 @@ impl Nlm {
         let port = self.reach().await?;
         // Version 1, for NFS version 2, has no such procedure.
         let procedure = Procedure { program: nlm::PROGRAM, version: nlm::VERSION, number: Proc::FREE_ALL.0 };
-        let connection = SideConnection::open(&self.engine, Transport::Tcp, port)?;
+        let connection = SideConnection::open(&self.engine, self.config.transport, port)?;
         connection.call(&Caller::anonymous(), procedure, &Notify { name, state: self.state }).await
     }
 }

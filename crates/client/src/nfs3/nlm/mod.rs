@@ -3,12 +3,13 @@
 //!
 //! The server keeps locks without a lease. It calls back when a lock is free (GRANTED) and when it has restarted (SM_NOTIFY):
 //! [`incoming`] answers these calls. Nothing relies on them: a waiter repeats its LOCK at growing intervals, and a call over another
-//! connection than before makes all locks doubtful, so that [`recovery`] reclaims them. A forged call causes a request
-//! whose reply is believed, never a lock.
+//! connection than before makes all locks doubtful, so that [`recovery`] reclaims them; over UDP the status monitor is asked instead. A
+//! forged call causes a request whose reply is believed, never a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Waker;
+use std::time::Duration;
 
 use futures_util::future::join;
 use futures_util::lock::Mutex as AsyncMutex;
@@ -62,6 +63,8 @@ pub(crate) struct Nlm {
     permits: Arc<Permits>,
     last_cookie: AtomicU64,
     epochs: Epochs,
+    /// When the monitor was last asked whether the server has restarted.
+    monitor_asked: AsyncMutex<Duration>,
     abandoned: Arc<Abandoned>,
     /// Raised with the first lock, and when locks become doubtful.
     attention: Signal,
@@ -92,6 +95,7 @@ impl Nlm {
             permits: Arc::new(Permits::new(CALLS_MAX)),
             last_cookie: AtomicU64::new(0),
             epochs: Epochs::default(),
+            monitor_asked: AsyncMutex::default(),
             abandoned: Arc::default(),
             attention: Signal::default(),
             wants_calls: AtomicBool::new(false),

@@ -2,8 +2,12 @@
 //!
 //! An epoch ends when the connection to the lock manager is another one, or when the server says that it restarted. Locks of earlier
 //! epochs are doubtful. The number of the server's status monitor (SM_STAT) says for certain whether it restarted, where it answers.
+//!
+//! Datagrams have no connection that could end. There the monitor is asked when a call had to be repeated, at intervals while the client has
+//! locks, and before the first lock. Another number ends the epoch, as does a monitor that does not answer.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use protocol::nsm::{self, Name, StatRes};
@@ -14,10 +18,11 @@ use super::calls::ConnectionIdentity;
 use crate::calls::Procedure;
 use crate::config::Caller;
 use crate::error::OpError;
-use crate::url::Transport;
 
 /// Most epochs whose monitor state is remembered.
 const STATES_MAX: usize = 16;
+/// Age of the monitor's last answer after which it is asked again before the first lock, over datagrams.
+const ANSWER_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The epochs so far.
 #[derive(Debug, Default)]
@@ -32,6 +37,17 @@ struct State {
     notified: Option<i32>,
     /// The state of the server's monitor by epoch, as far as it was learned; `None` if the monitor did not answer.
     monitor: BTreeMap<u32, Option<i32>>,
+    /// When the monitor was last asked.
+    asked_at: Duration,
+}
+
+impl State {
+    fn insert(&mut self, epoch: u32, number: Option<i32>) {
+        self.monitor.insert(epoch, number);
+        while self.monitor.len() > STATES_MAX {
+            self.monitor.pop_first();
+        }
+    }
 }
 
 impl Epochs {
@@ -66,11 +82,35 @@ impl Epochs {
         (!state.monitor.contains_key(&state.current)).then_some(state.current)
     }
 
-    fn note_monitor(&self, epoch: u32, number: Option<i32>) {
+    fn note_monitor(&self, epoch: u32, number: Option<i32>, asked_at: Duration) {
         let mut state = self.0.lock();
-        state.monitor.insert(epoch, number);
-        while state.monitor.len() > STATES_MAX {
-            state.monitor.pop_first();
+        state.insert(epoch, number);
+        state.asked_at = asked_at;
+    }
+
+    /// Notes another answer of the monitor in this epoch. Returns whether it begins another one: the server has restarted, or may have.
+    fn compare_monitor(&self, epoch: u32, number: Option<i32>, asked_at: Duration) -> bool {
+        let mut state = self.0.lock();
+        state.asked_at = asked_at;
+        if state.current != epoch {
+            return false;
+        }
+        let is_other = match state.monitor.get(&epoch) {
+            Some(known) => known.is_none() || *known != number,
+            None => false,
+        };
+        state.current += u32::from(is_other);
+        let current = state.current;
+        state.insert(current, number);
+        is_other
+    }
+
+    /// Begins another epoch if the monitor's last answer is old.
+    fn expire(&self, now: Duration) {
+        let mut state = self.0.lock();
+        let is_old = now.saturating_sub(state.asked_at) > ANSWER_AGE_MAX;
+        if is_old && state.monitor.contains_key(&state.current) {
+            state.current += 1;
         }
     }
 
@@ -96,11 +136,33 @@ impl Nlm {
     /// If the lock manager cannot be reached. A monitor that does not answer is no error.
     pub(super) async fn learn_monitor(&self) -> Result<(), OpError> {
         let port = self.reach().await?;
+        if self.uses_datagrams() && !self.table.holds_any() {
+            // No lock becomes doubtful.
+            self.epochs.expire(self.engine.now());
+        }
         while let Some(epoch) = self.epochs.needs_monitor() {
+            let asked_at = self.engine.now();
             let number = self.ask_monitor(port).await;
-            self.epochs.note_monitor(epoch, number);
+            self.epochs.note_monitor(epoch, number, asked_at);
         }
         Ok(())
+    }
+
+    /// Asks the monitor whether the server has restarted, over datagrams: `port` is that of the lock manager. Locks become doubtful if it has,
+    /// or if the monitor does not answer.
+    pub(super) async fn look_for_restart(&self, port: u16) {
+        let wanted_at = self.engine.now();
+        // One question answers all who wanted to ask before it.
+        let mut asked_at = self.monitor_asked.lock().await;
+        if *asked_at > wanted_at {
+            return;
+        }
+        *asked_at = self.engine.now();
+        let epoch = self.epochs.current();
+        let number = self.ask_monitor(port).await;
+        if self.epochs.compare_monitor(epoch, number, *asked_at) {
+            self.attention.raise();
+        }
     }
 
     /// Asks the server's monitor for its state: at the port of the lock manager, where some servers have both, or by the port mapper.
@@ -119,7 +181,7 @@ impl Nlm {
     }
 
     async fn stat_at(&self, place: Place) -> Result<StatRes, OpError> {
-        let (transport, program) = (Transport::Tcp, (nsm::PROGRAM, nsm::VERSION));
+        let (transport, program) = (self.config.transport, (nsm::PROGRAM, nsm::VERSION));
         let port = place.port(&self.engine, transport, program, "NSM").await?;
         let connection = SideConnection::open(&self.engine, transport, port)?;
         let stat = Procedure { program: nsm::PROGRAM, version: nsm::VERSION, number: nsm::Proc::STAT.0 };
@@ -147,18 +209,35 @@ mod tests {
     fn servers_are_compared_by_the_states_of_their_monitors() {
         let epochs = Epochs::default();
         assert_eq!(epochs.needs_monitor(), Some(0));
-        epochs.note_monitor(0, Some(3));
+        epochs.note_monitor(0, Some(3), Duration::ZERO);
         assert_eq!(epochs.needs_monitor(), None);
         epochs.note_restart(1);
         assert_eq!((epochs.needs_monitor(), epochs.is_same_server(0, 1)), (Some(1), None));
-        epochs.note_monitor(1, Some(3));
-        epochs.note_monitor(2, Some(5));
-        epochs.note_monitor(3, None);
+        epochs.note_monitor(1, Some(3), Duration::ZERO);
+        epochs.note_monitor(2, Some(5), Duration::ZERO);
+        epochs.note_monitor(3, None, Duration::ZERO);
         assert_eq!((epochs.is_same_server(0, 1), epochs.is_same_server(0, 2)), (Some(true), Some(false)));
         assert_eq!(epochs.is_same_server(0, 3), None);
         for epoch in 4..100 {
-            epochs.note_monitor(epoch, Some(3));
+            epochs.note_monitor(epoch, Some(3), Duration::ZERO);
         }
         assert_eq!(epochs.0.lock().monitor.len(), STATES_MAX);
+    }
+    #[test]
+    fn another_number_or_no_answer_of_the_monitor_begins_an_epoch() {
+        let (epochs, now) = (Epochs::default(), Duration::from_secs(5));
+        assert!(!epochs.compare_monitor(0, Some(3), now), "the first answer");
+        assert!(!epochs.compare_monitor(0, Some(3), now) && epochs.compare_monitor(0, Some(5), now));
+        assert!(!epochs.compare_monitor(0, Some(7), now), "asked in an earlier epoch");
+        assert_eq!((epochs.current(), epochs.is_same_server(0, 1)), (1, Some(false)));
+        assert!(epochs.compare_monitor(1, None, now) && epochs.compare_monitor(2, None, now));
+        assert!(epochs.compare_monitor(3, Some(5), now), "nobody knows what was before");
+        assert_eq!(epochs.is_same_server(1, 4), Some(true));
+        epochs.expire(now + ANSWER_AGE_MAX);
+        assert_eq!((epochs.current(), epochs.needs_monitor()), (4, None));
+        epochs.expire(now + ANSWER_AGE_MAX * 2);
+        assert_eq!((epochs.current(), epochs.needs_monitor()), (5, Some(5)));
+        epochs.expire(now + ANSWER_AGE_MAX * 9);
+        assert_eq!(epochs.current(), 5, "it is asked now");
     }
 }

@@ -45,7 +45,7 @@ impl Nlm {
             }
             if is_pulse && self.table.holds_any() && !self.has_doubtful() {
                 // A server that does not answer is asked again later.
-                let _ = self.ping().await;
+                let _ = self.look_at_server().await;
             }
             while self.has_doubtful() && !self.engine.is_shut_down() {
                 // What could not be verified remains doubtful.
@@ -53,6 +53,16 @@ impl Nlm {
                 self.engine.sleep(RECOVERY_PAUSE).await;
             }
         }
+    }
+
+    /// Finds out whether the server is still the same.
+    async fn look_at_server(&self) -> Result<(), OpError> {
+        if !self.uses_datagrams() {
+            return self.ping().await;
+        }
+        let port = self.reach().await?;
+        self.look_for_restart(port).await;
+        Ok(())
     }
 
     fn has_doubtful(&self) -> bool {

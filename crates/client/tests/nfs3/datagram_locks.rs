@@ -1,0 +1,163 @@
+//! Locks of version 3 over UDP: calls of NLM are repeated, and the status monitor shows a restart of the server.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use client::config::Config;
+use client::engine::RetryPolicy;
+use client::fs::FileSystem;
+use client::locks::LockKind::{Exclusive, Shared};
+use client::locks::LockRange;
+use client::url::Transport;
+use protocol::nlm::{self, Proc};
+use protocol::nsm;
+
+use crate::locks::{ONE, count, is_free, open, range};
+use crate::world::{Fate, Peer, World};
+
+/// The timeout of a first call.
+const TIMEOUT: Duration = Duration::from_millis(1100);
+/// Longer than the interval at which the monitor is asked.
+const PULSE: Duration = Duration::from_secs(12);
+
+fn udp(config: &mut Config) {
+    config.transport = Transport::Udp;
+    config.retry = RetryPolicy { timeout: TIMEOUT, retries: None, fails_fast: true };
+}
+
+fn mounted(world: &Rc<World>) -> (FileSystem, Rc<Peer>) {
+    world.mounted_with(crate::VERSION, udp)
+}
+
+/// The next call of each of these procedures of NLM gets this fate once, then it is served.
+fn once(peer: &Peer, procedures: &'static [Proc], fate: Fate) -> Rc<Cell<usize>> {
+    let (lost, left) = (Rc::new(Cell::new(0)), Cell::new(procedures));
+    let counted = Rc::clone(&lost);
+    peer.judge_calls(move |call| match left.get().split_first() {
+        Some((next, rest)) if call == (nlm::PROGRAM, next.0) => {
+            left.set(rest);
+            counted.set(counted.get() + 1);
+            fate
+        }
+        _ => Fate::Serve,
+    });
+    lost
+}
+
+fn stats(peer: &Peer) -> usize {
+    peer.calls_of(nsm::PROGRAM, nsm::Proc::STAT.0)
+}
+
+#[test]
+fn calls_and_replies_that_are_lost_are_repeated_and_executed_once() {
+    for fate in [Fate::LoseReply, Fate::Hold] {
+        let world = World::new();
+        let (fs, peer) = mounted(&world);
+        let file = open(&world, &fs);
+        let lost = once(&peer, &[Proc::NULL, Proc::LOCK, Proc::TEST, Proc::UNLOCK], fate);
+        world.run(file.lock(ONE, range(0, 10), Exclusive)).unwrap();
+        assert_eq!(world.server().counts().locks, 1);
+        assert!(is_free(&world, &file, ONE, range(0, 1)), "its own");
+        world.run(file.unlock(ONE, range(3, 2))).unwrap();
+        assert_eq!(lost.get(), 4, "{fate:?}");
+        // Each once more than it was called. NULL is called by the search for the lock manager, and to reach it.
+        for (procedure, expected) in [(Proc::NULL, 3), (Proc::LOCK, 2), (Proc::TEST, 2), (Proc::UNLOCK, 2)] {
+            assert_eq!(count(&peer, procedure), expected, "{procedure:?}, {fate:?}");
+        }
+        assert_eq!(world.server().counts().locks, 2, "the middle is unlocked");
+        world.run(file.close()).unwrap();
+        assert_eq!(world.server().counts().locks, 0);
+    }
+}
+
+#[test]
+fn a_loss_makes_no_lock_doubtful_while_the_monitor_has_the_same_number() {
+    let world = World::new();
+    let (fs, peer) = mounted(&world);
+    let file = open(&world, &fs);
+    world.run(file.lock(ONE, range(0, 10), Exclusive)).unwrap();
+    let (locked, asked) = (count(&peer, Proc::LOCK), stats(&peer));
+    assert_eq!((locked, asked), (1, 1));
+    once(&peer, &[Proc::UNLOCK], Fate::LoseReply);
+    world.run(file.unlock(ONE, range(0, 1))).unwrap();
+    assert_eq!(stats(&peer), asked + 1, "the reason may have been a restart");
+    world.pass(PULSE * 3);
+    assert_eq!(count(&peer, Proc::LOCK), locked);
+    assert!(stats(&peer) > asked + 1, "it is asked at intervals");
+}
+
+#[test]
+fn a_monitor_that_does_not_answer_makes_locks_doubtful_and_loses_none() {
+    let world = World::new();
+    let ((one, peer), (two, _)) = (mounted(&world), mounted(&world));
+    let (first, second) = (open(&world, &one), open(&world, &two));
+    let is_monitor = |call: (u32, u32)| call.0 == nsm::PROGRAM;
+    peer.judge_calls(move |call| if is_monitor(call) { Fate::Hold } else { Fate::Serve });
+    world.run(first.lock(ONE, range(0, 10), Exclusive)).unwrap();
+    let locked = count(&peer, Proc::LOCK);
+    // A question takes 31 s until it fails.
+    world.pass(Duration::from_mins(2));
+    assert!(count(&peer, Proc::LOCK) >= locked + 2, "a reclaim is refused, and a LOCK granted");
+    assert!(world.run(first.read_at(0, 1)).unwrap().is_empty(), "it is not lost");
+    assert!(!is_free(&world, &second, ONE, range(0, 1)));
+}
+
+#[test]
+fn reclaims_locks_when_the_server_says_that_it_restarted() {
+    reclaims_after_a_restart(|_| {}, Duration::from_secs(1));
+}
+
+#[test]
+fn reclaims_locks_after_a_restart_that_only_the_monitor_shows() {
+    reclaims_after_a_restart(|peer| peer.drop_callbacks(true), PULSE);
+}
+
+fn reclaims_after_a_restart(before: impl FnOnce(&Peer), within: Duration) {
+    let world = World::new();
+    let ((one, peer), (two, _)) = (mounted(&world), mounted(&world));
+    let (first, second) = (open(&world, &one), open(&world, &two));
+    world.run(first.lock(ONE, range(0, 100), Exclusive)).unwrap();
+    world.run(first.unlock(ONE, range(40, 20))).unwrap();
+    before(&peer);
+    world.restart();
+    let asked = count(&peer, Proc::LOCK);
+    world.pass(within);
+    assert_eq!(count(&peer, Proc::LOCK) - asked, 2, "two ranges");
+    assert!(!is_free(&world, &second, ONE, range(0, 1)), "it waits for the end of the grace period");
+    let held = [0, 39, 40, 59, 60, 99].map(|at| !is_free(&world, &second, ONE, range(at, 1)));
+    assert_eq!(held, [true, true, false, false, true, true]);
+    assert!(world.run(first.read_at(0, 1)).unwrap().is_empty(), "it is not lost");
+}
+
+#[test]
+fn a_lock_that_is_taken_after_an_unnoticed_restart_is_kept() {
+    let world = World::new();
+    let (fs, peer) = mounted(&world);
+    let file = open(&world, &fs);
+    peer.drop_callbacks(true);
+    world.run(file.lock(ONE, range(0, 10), Exclusive)).unwrap();
+    world.run(file.unlock(ONE, range(0, 10))).unwrap();
+    world.pass(Duration::from_secs(5));
+    world.restart();
+    world.run(file.lock(ONE, range(0, 10), Exclusive)).unwrap();
+    world.pass(PULSE * 3);
+    assert!(world.run(file.read_at(0, 1)).unwrap().is_empty(), "it is not lost");
+    assert_eq!(world.server().counts().locks, 1);
+}
+
+#[test]
+fn a_waiter_is_woken_by_granted() {
+    let world = World::new();
+    let ((one, _), (two, peer)) = (mounted(&world), mounted(&world));
+    let (first, second) = (open(&world, &one), open(&world, &two));
+    world.run(first.lock(ONE, LockRange::WHOLE, Exclusive)).unwrap();
+    let mut waiting = pin!(second.lock(ONE, range(0, 1), Shared));
+    assert!(world.run_for(Duration::from_secs(24), waiting.as_mut()).is_none());
+    let asked = count(&peer, Proc::LOCK);
+    world.run(first.unlock(ONE, LockRange::WHOLE)).unwrap();
+    world.run(waiting).unwrap();
+    assert_eq!(count(&peer, Proc::LOCK), asked + 1);
+    assert_eq!(peer.host_calls_of(nlm::PROGRAM, Proc::GRANTED.0), 1);
+}
