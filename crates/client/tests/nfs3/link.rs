@@ -70,6 +70,8 @@ pub(crate) enum Answer {
     Reply(Bytes),
     /// The connection breaks before the reply.
     Break,
+    /// There is no reply.
+    Silence,
     /// The server of this workspace serves it.
     Serve,
     /// The server serves another record instead.
@@ -318,7 +320,7 @@ impl Link {
             (Answer::Reply(reply), _) => Some(reply),
             (Answer::Serve, call) => self.executed_by(&self.server_datagrams, call.record),
             (Answer::ServeOther(record), _) => self.executed_by(&self.server_datagrams, record),
-            (Answer::Break | Answer::ServeAndBreak, _) => None,
+            (Answer::Break | Answer::Silence | Answer::ServeAndBreak, _) => None,
         }
     }
 
@@ -360,6 +362,7 @@ impl Link {
         match answer {
             Answer::Reply(reply) => self.engine.handle_record(id, reply),
             Answer::Break => false,
+            Answer::Silence => true,
             Answer::Serve => self.handle_reply(id, self.executed(call.record)),
             Answer::ServeOther(record) => self.handle_reply(id, self.executed(record)),
             Answer::ServeAndBreak => {

@@ -228,16 +228,69 @@ fn a_forged_granted_costs_a_request_and_grants_nothing() {
     assert_eq!(waiting.granted(|_| {}), Stats::DENIED, "it waits no longer");
 }
 
+/// A server whose lock manager sends GRANTED_MSG alone, and answers the results or does not.
+fn grants_by_messages(answers_results: bool) {
+    let link = Link::new();
+    let (client, file) = client(&link);
+    let (asked, results) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(Vec::new())));
+    let (log, received) = (Rc::clone(&asked), Rc::clone(&results));
+    link.answer(move |call| match (call.header.program, Proc(call.header.procedure)) {
+        (nlm::PROGRAM, Proc::LOCK) => {
+            log.borrow_mut().push(call.arguments::<LockArgs>());
+            // It is free when the client asks again.
+            let is_first = log.borrow().len() == 1;
+            status(call, if is_first { Stats::BLOCKED } else { Stats::GRANTED })
+        }
+        (nlm::PROGRAM, Proc::GRANTED_RES) => {
+            received.borrow_mut().push(call.arguments::<Res>());
+            if answers_results { call.reply(&()) } else { Answer::Silence }
+        }
+        _ => Answer::Serve,
+    });
+    let granted = |svid: i32| {
+        let LockArgs { exclusive, alock, .. } = asked.borrow()[0].clone();
+        let cookie = NetObj::new(format!("for {svid}").into_bytes()).unwrap();
+        let args = TestArgs { cookie, exclusive, alock: Lock { svid, ..alock } };
+        let mut record = Writer::new();
+        let header = CallHeader::new(9, nlm::PROGRAM, nlm::VERSION, Proc::GRANTED_MSG.0);
+        encode_call(&mut record, &header, &args);
+        // The message itself has no results.
+        parse_reply::<()>(client.answer_host_call(record.into_bytes()).expect("a reply")).unwrap();
+    };
+    let mut lock = Box::pin({
+        let waiter = client.clone();
+        async move { waiter.lock(&root(), file, &OpenState::default(), ONE, RANGE, Exclusive, true).await }
+    });
+    while asked.borrow().is_empty() {
+        let polled = link.run(poll_fn(|context| Poll::Ready(lock.as_mut().poll(context).is_pending())));
+        assert!(polled, "nobody has the lock");
+        link.exchange();
+    }
+    let svid = asked.borrow()[0].alock.svid;
+    granted(svid + 1);
+    granted(svid);
+    assert_eq!(link.run(lock), Ok(Locked::AtServer(None)));
+    assert_eq!(asked.borrow().len(), 2, "it asks again, and no polling comes first");
+    // Longer than the timeout of a call.
+    link.run(link.engine.sleep(Duration::from_secs(150)));
+    let expected = [(svid + 1, Stats::DENIED), (svid, Stats::GRANTED)].map(|(svid, stat)| {
+        let cookie = NetObj::new(format!("for {svid}").into_bytes()).unwrap();
+        Res { cookie, stat }
+    });
+    let mut results = results.borrow().clone();
+    results.sort_by_key(|result| result.stat == Stats::GRANTED);
+    assert_eq!(results, expected);
+    assert_eq!(asked.borrow().len(), 2, "the lock is not doubtful");
+}
+
 #[test]
 fn a_granted_as_a_message_is_answered_by_a_call() {
-    let (waiting, mut task) = Waiting::new();
-    waiting.settle(&mut task);
-    let LockArgs { cookie, exclusive, alock, .. } = waiting.asked.borrow()[0].clone();
-    let message = (nlm::PROGRAM, nlm::VERSION, Proc::GRANTED_MSG.0);
-    let reply = waiting.call(message, &TestArgs { cookie, exclusive, alock });
-    parse_reply::<()>(reply).unwrap();
-    waiting.settle(&mut task);
-    assert_eq!(waiting.link.count(nlm::PROGRAM, Proc::GRANTED_RES.0), 1);
+    grants_by_messages(true);
+}
+
+#[test]
+fn a_lock_manager_need_not_reply_to_the_result_of_a_message() {
+    grants_by_messages(false);
 }
 
 #[test]

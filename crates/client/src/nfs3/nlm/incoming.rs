@@ -5,20 +5,27 @@
 //! again, and SM_NOTIFY makes locks doubtful.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::select;
 use protocol::nfs4::types::Handle;
 use protocol::nlm::{self, Proc, Res, Stats, TestArgs};
 use protocol::nsm::{self, StateChange};
 use rpc::message::{AcceptStatus, CallError, CallHeader, ReplyHeader, VersionRange, encode_success};
 use xdr::{Decode, Encode, Reader, Writer};
 
+use super::super::side::SideConnection;
 use super::Nlm;
 use crate::config::Caller;
 use crate::locks::LockRange;
+
+/// How long the reply to a result is waited for.
+const RESULT_WAIT: Duration = Duration::from_secs(2);
 
 /// The outcome of a call.
 enum Answer {
@@ -75,14 +82,23 @@ impl Nlm {
                     return Answer::Results(xdr::to_bytes(&result));
                 }
                 let nlm = Arc::clone(self);
-                // The server repeats a message whose result is lost.
-                self.abandoned.add(Box::pin(async move {
-                    let _ = nlm.call::<()>(&Caller::anonymous(), Proc::GRANTED_RES, &result).await;
-                }));
+                self.abandoned.add(Box::pin(async move { nlm.send_result(&result).await }));
                 Answer::Results(Bytes::new())
             }
             _ => Answer::Refused(AcceptStatus::ProcedureUnavailable),
         }
+    }
+
+    /// Sends the result of a GRANTED_MSG. The server repeats a message whose result is lost.
+    ///
+    /// Not every lock manager replies to a result (XNFS: such procedures have no reply). On the connection of other calls the silence
+    /// would count as a broken connection, which makes locks doubtful.
+    async fn send_result(&self, result: &Res) {
+        let Ok(port) = self.reach().await else { return };
+        let Ok(side) = SideConnection::open(&self.engine, self.config.transport, port) else { return };
+        let caller = Caller::anonymous();
+        let call = side.call::<()>(&caller, self.procedure(Proc::GRANTED_RES), result);
+        select(pin!(call), pin!(self.engine.sleep(RESULT_WAIT))).await;
     }
 
     fn is_granted(&self, granted: &TestArgs) -> bool {
