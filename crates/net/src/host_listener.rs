@@ -12,12 +12,14 @@ use bytes::{Bytes, BytesMut};
 use client::Client;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use rpc::message::CallHeader;
 use rpc::record::{LAST_FRAGMENT, RecordDecoder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{debug, info};
+use xdr::Reader;
 
 use crate::rpcbind::Registered;
 
@@ -42,7 +44,15 @@ pub async fn answer_host_calls(client: Client, servers: Vec<IpAddr>) {
     match registered.map_err(io::Error::other).flatten() {
         Ok(Some(_registered)) => {
             debug!(port, "listening for calls of the server's lock manager");
-            listener.serve(&servers, |call| client.answer_host_call(call)).await;
+            let answer = |call: Bytes| {
+                if let Ok(CallHeader { program, procedure, .. }) =
+                    CallHeader::parse(&mut Reader::new(call.clone()))
+                {
+                    debug!(program, procedure, "the server calls");
+                }
+                client.answer_host_call(call)
+            };
+            listener.serve(&servers, answer).await;
         }
         Ok(None) => {
             info!("another lock manager of this machine is registered: waiting locks are asked for again")
