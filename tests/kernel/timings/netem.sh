@@ -28,12 +28,13 @@ def serve(address):
     listener = socket.create_server((address, 7000))
     while True:
         connection, _ = listener.accept()
-        if connection.recv(1) == b"d":
-            connection.sendall(bytes(BYTES))
-        else:
-            connection.sendall(str(len(arrived)).encode())
-            arrived.clear()
-        connection.close()
+        with connection:
+            asked = connection.recv(1)
+            if asked == b"d":
+                connection.sendall(bytes(BYTES))
+            elif asked == b"c":
+                connection.sendall(str(len(arrived)).encode())
+                arrived.clear()
 
 def ask(address, what):
     with socket.create_connection((address, 7000)) as connection:

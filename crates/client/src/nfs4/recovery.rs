@@ -37,7 +37,9 @@ impl Nfs4 {
         reopening: Reopening,
     ) -> Result<bool, OpError> {
         for _ in 0..RENAMES_MAX {
-            if let Some(is_open) = self.reopen_by_name(session, file, owner, reopening).await? {
+            // On the heap: this is rare, and would make the future of each READ and WRITE larger.
+            let reopened = Box::pin(self.reopen_by_name(session, file, owner, reopening));
+            if let Some(is_open) = reopened.await? {
                 return Ok(is_open);
             }
         }
