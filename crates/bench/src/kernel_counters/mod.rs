@@ -74,12 +74,18 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads all counters for a directory. Those that the system does not have are left out.
+    /// Reads all counters for a directory. Those that the system does not have are left out. A mount of NFS sends what it keeps
+    /// before: under a delegation the kernel does not send all data when a file is closed.
     pub(crate) fn read(directory: &Path) -> Self {
         let text = |path: &str| fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned()).ok();
         let canonical = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-        let mounts = text("/proc/self/mountstats").map_or_else(Vec::new, |text| mountstats::parse(&text));
-        let mount = mountstats::of_path(mounts, &canonical);
+        let mounts = || text("/proc/self/mountstats").map_or_else(Vec::new, |text| mountstats::parse(&text));
+        let mut mount = mountstats::of_path(mounts(), &canonical);
+        if mount.as_ref().is_some_and(mountstats::Mount::is_nfs) {
+            // Programs have had the errors of their writes; others' data must not fail the run.
+            let _ = fs::File::open(directory).map(rustix::fs::syncfs);
+            mount = mountstats::of_path(mounts(), &canonical);
+        }
         let system = text("/proc/stat").map(|stat| {
             let vmstat = text("/proc/vmstat").unwrap_or_default();
             SystemCounters::parse(&stat, &vmstat)
@@ -92,13 +98,8 @@ impl Snapshot {
         Self { directory: directory.to_owned(), boot_id, mount, system, disk }
     }
 
-    /// Returns the growth until now, and the requests of the mount by operation, if it is of NFS. Data that a client still keeps are
-    /// sent before: under a delegation the kernel does not send them when a file is closed.
+    /// Returns the growth until now, and the requests of the mount by operation, if it is of NFS.
     pub(crate) fn until_now(&self) -> (KernelCounters, BTreeMap<String, Operation>) {
-        if self.mount.as_ref().is_some_and(mountstats::Mount::is_nfs) {
-            // Programs have had the errors of their writes; others' data must not fail the run.
-            let _ = fs::File::open(&self.directory).map(rustix::fs::syncfs);
-        }
         let now = Self::read(&self.directory);
         let mut operations = BTreeMap::new();
         let mount = now.mount.zip(self.mount.as_ref()).and_then(|(now, before)| {

@@ -304,6 +304,11 @@ impl AttributeCache {
         self.entries.get(&file).map(|entry| &entry.attributes)
     }
 
+    /// Returns the newest attributes; `None` if an own change that returned none has made them obsolete.
+    pub fn newest(&self, file: FileId) -> Option<&Attributes> {
+        self.entries.get(&file).filter(|entry| !entry.outdated).map(|entry| &entry.attributes)
+    }
+
     /// Returns the state of a file to which its cached content belongs.
     pub fn valid(&self, file: FileId) -> Option<Before> {
         self.entries.get(&file).map(|entry| entry.valid)

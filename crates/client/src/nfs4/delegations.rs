@@ -30,6 +30,7 @@ use super::locking::Locking;
 use super::open_args::{Wanted, granted};
 use super::ops::lock_type;
 use super::owned::{OpenedFile, Opening};
+use super::recovery::RENAMES_MAX;
 use super::statuses::{Recovery, recovery};
 use super::wire::{Results, put};
 use crate::attributes::{Before, Changed, Timestamp};
@@ -197,7 +198,7 @@ impl Nfs4 {
     /// # Errors
     /// As OPEN. The open is lost then.
     pub(super) async fn make_known(&self, file: &OpenFile) -> Result<(), OpError> {
-        let mut attempts = self.attempts();
+        let (mut attempts, mut renames_left) = (self.attempts(), RENAMES_MAX);
         loop {
             let session = attempts.session().await?;
             let mut owner = file.turn().await;
@@ -206,6 +207,9 @@ impl Nfs4 {
                 return Ok(());
             }
             let held = self.delegations.stateid(&file.handle);
+            // Version 4.0 opens by the name.
+            let location = file.location().filter(|_| !self.has_sessions() && renames_left > 0);
+            let is_renamed = || location.is_some() && self.may_be_renamed(file, location.as_ref());
             let Some(opening) = self.opening_known(file, held) else {
                 return Err(self.lose_open(file, Status::STALE));
             };
@@ -214,7 +218,12 @@ impl Nfs4 {
                     // The name is another file's now.
                     let stateid = opened.stateid;
                     let _ = self.close_unwanted(&session, file, &mut owner, stateid, object.handle).await;
-                    return Err(self.lose_open(file, Status::STALE));
+                    if !is_renamed() {
+                        return Err(self.lose_open(file, Status::STALE));
+                    }
+                    drop(owner);
+                    renames_left -= 1;
+                    self.rename_pause().await;
                 }
                 Ok(Ok(OpenedFile { opened, .. })) => {
                     file.reclaimed(opened.stateid);
@@ -224,6 +233,11 @@ impl Nfs4 {
                         let _ = self.return_unwanted(&session, file, new).await;
                     }
                     return Ok(());
+                }
+                Ok(Err(OpError::Status(Status::NOENT))) if is_renamed() => {
+                    drop(owner);
+                    renames_left -= 1;
+                    self.rename_pause().await;
                 }
                 Ok(Err(error)) => {
                     drop(owner);

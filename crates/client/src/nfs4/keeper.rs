@@ -42,7 +42,7 @@ use crate::opens::{OpenFile, OpenFiles};
 
 /// Number of repetitions of a compound after lost sessions, before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
-/// A session or an open that lived this long was not refused: a hard mount does not count its loss.
+/// A session or a client ID that lived this long was not refused: a hard mount does not count its loss.
 pub(super) const LIVED_MIN: Duration = Duration::from_secs(1);
 /// The pause between attempts to create a session.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -58,6 +58,8 @@ pub(crate) struct Nfs4 {
     current: Mutex<Current>,
     lease: Mutex<Duration>,
     pub(super) opens: OpenFiles,
+    /// RENAMEs under way.
+    pub(super) renames: AtomicU32,
     is_taking_over: AtomicBool,
     /// Whether the server lets the holder of a delegation keep the file's times (RFC 9754 §5).
     delegates_times: AtomicBool,
@@ -137,6 +139,7 @@ impl Nfs4 {
             is_taking_over: AtomicBool::new(is_taking_over),
             renewals_uncalled: AtomicU32::new(0),
             opens: OpenFiles::new(minor_version == 0),
+            renames: AtomicU32::new(0),
             locks: Locks::new(minor_version == 0),
             delegations: Delegations::default(),
             directory_watches: DirectoryWatches::default(),

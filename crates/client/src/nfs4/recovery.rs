@@ -1,13 +1,15 @@
 //! Opens files again whose state at the server is gone (RFC 8881 §8.4, §8.5; RFC 7530 §9.6).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::delegation::DelegReturnArgs;
 use protocol::nfs4::ops::open::{DelegationType, OpenClaim, OpenHow};
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
-use protocol::nfs4::types::{Handle, Stateid, Status};
+use protocol::nfs4::types::{Component, Handle, Stateid, Status};
 
 use super::Nfs4;
 use super::keeper::Reopening;
@@ -21,7 +23,9 @@ use crate::opens::OpenFile;
 use crate::owner::Owner;
 
 /// Number of names by which a file that is renamed meanwhile is opened again.
-const RENAMES_MAX: u32 = 16;
+pub(super) const RENAMES_MAX: u32 = 16;
+/// The pause before such an open while a RENAME is under way.
+const RENAME_PAUSE: Duration = Duration::from_millis(100);
 
 impl Nfs4 {
     /// Opens a file again. A file that is gone is lost: its user gets the status. One that the server does not let this client
@@ -42,12 +46,25 @@ impl Nfs4 {
             if let Some(is_open) = reopened.await? {
                 return Ok(is_open);
             }
+            self.rename_pause().await;
         }
         file.lose(Status::STALE);
         Ok(false)
     }
 
-    /// As [`Self::reopen`]; `None` if this client has renamed the file while it was opened by its old name.
+    /// Returns whether this client may have renamed a file since it had this directory and name.
+    pub(super) fn may_be_renamed(&self, file: &OpenFile, location: Option<&(Handle, Component)>) -> bool {
+        file.location().as_ref() != location || self.renames.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits a little for RENAMEs under way. Not until they have ended: they may need the session whose opens are being reclaimed.
+    pub(super) async fn rename_pause(&self) {
+        if self.renames.load(Ordering::Relaxed) > 0 {
+            self.engine.sleep(RENAME_PAUSE).await;
+        }
+    }
+
+    /// As [`Self::reopen`]; `None` if this client may have renamed the file while it was opened by its old name.
     async fn reopen_by_name(
         &self,
         session: &Arc<Session>,
@@ -61,7 +78,7 @@ impl Nfs4 {
             return Ok(Some(false));
         };
         let by_name = matches!(opening.claim, OpenClaim::Null(_));
-        let is_renamed = || by_name && file.location() != location;
+        let is_renamed = || by_name && self.may_be_renamed(file, location.as_ref());
         match self.open_in(session, &file.caller, owner, &opening).await.map_err(as_lost)? {
             Ok(OpenedFile { opened, object, .. }) if by_name && object.handle != file.handle => {
                 // The name is another file's now.

@@ -41,6 +41,14 @@ pub(super) struct Sent {
     pub(super) tickets_before: u64,
 }
 
+/// A wait for WRITEs that were under way when it began: those that end beyond `size`, up to the newest one.
+#[derive(Debug)]
+struct Barrier {
+    size: u64,
+    newest: Option<RequestId>,
+    ticket: SyncTicket,
+}
+
 #[derive(Debug)]
 pub(super) struct FileWrites {
     states: StateMap,
@@ -54,7 +62,7 @@ pub(super) struct FileWrites {
     tickets: Vec<Pending>,
     /// Set if the program overwrote data that a ticket waits for.
     overwritten: bool,
-    barriers: Vec<(u64, SyncTicket)>,
+    barriers: Vec<Barrier>,
     /// The newest WRITE whose data were discarded: its failure is known.
     discarded: Option<RequestId>,
     pub(super) errors: ErrorLog,
@@ -171,8 +179,7 @@ impl FileWrites {
         self.holds += 1;
         self.discard(size);
         let ticket = SyncTicket::new();
-        self.barriers.push((size, ticket.clone()));
-        self.finish_barriers();
+        self.add_barrier(size, ticket.clone());
         ticket
     }
 
@@ -186,12 +193,17 @@ impl FileWrites {
         self.note_clean();
     }
 
-    /// Returns a ticket that is done when no WRITE is under way.
+    /// Returns a ticket that is done when the WRITEs have ended that are under way now.
     pub(super) fn requests_ended(&mut self) -> SyncTicket {
         let ticket = SyncTicket::new();
-        self.barriers.push((0, ticket.clone()));
-        self.finish_barriers();
+        self.add_barrier(0, ticket.clone());
         ticket
+    }
+
+    fn add_barrier(&mut self, size: u64, ticket: SyncTicket) {
+        let newest = self.in_flight.values().map(|(_, id)| *id).max();
+        self.barriers.push(Barrier { size, newest, ticket });
+        self.finish_barriers();
     }
 
     /// Returns the request to send now. `Err` is the time until which rewriting waits.
@@ -370,9 +382,9 @@ impl FileWrites {
     }
 
     fn finish_barriers(&mut self) {
-        let in_flight_end = self.in_flight.last_key_value().map_or(0, |(_, (end, _))| *end);
-        self.barriers.retain(|(size, ticket)| {
-            let waits = in_flight_end > *size;
+        let in_flight = &self.in_flight;
+        self.barriers.retain(|Barrier { size, newest, ticket }| {
+            let waits = in_flight.values().any(|(end, id)| end > size && Some(*id) <= *newest);
             if !waits {
                 ticket.finish();
             }

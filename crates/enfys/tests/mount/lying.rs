@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -187,50 +188,58 @@ fn endless(mut client: &TcpStream) -> io::Result<()> {
 
 #[test]
 fn programs_get_an_error_and_the_mount_stays() {
-    if !can_mount() {
-        return;
-    }
-    for version in ["3", "4.2"] {
-        let server = Server::with_lease(10);
-        let relay = Relay::start(&server, version == "3");
-        let top = tempfile::tempdir().expect("a temporary directory");
-        let url = format!("nfs://127.0.0.1:{0}/export?version={version}&mountport={0}", relay.port);
-        let options = "soft,timeo=3,retrans=1,noac,nodelegations";
-        sh(top.path(), &format!("mkdir m; {ENFYS} mount '{url}' m -o {options}"));
-        let directory = top.path().join("m");
-        sh(&directory, FILES);
-        for lie in LIES {
-            relay.set(lie);
-            let before = relay.lies.load(Ordering::Relaxed);
-            let started = Instant::now();
-            let mut programs = PROGRAMS.map(|script| {
-                let mut program =
-                    shell(top.path(), &format!("cd m && exec timeout -s KILL 50 sh -c '{script}'"));
-                program.stdout(Stdio::null()).stderr(Stdio::null());
-                (script, program.spawn().expect("a shell"))
-            });
-            for (script, program) in &mut programs {
-                // Any end will do, but one by a time limit.
-                let status = program.wait().expect("a child");
-                let what = format!("{version}: {lie:?}: {script}: {status}");
-                assert!(status.code().is_some_and(|code| code < 124), "{what}");
+    if can_mount() {
+        thread::scope(|scope| {
+            for version in ["3", "4.2"] {
+                scope.spawn(move || mount_of_a_lying_server(version));
             }
-            println!("version {version}, {lie:?}: programs ended within {:?}", started.elapsed());
-            assert!(relay.lies.load(Ordering::Relaxed) > before, "{version}: {lie:?} was not used");
-            relay.set(Lie::None);
-            assert!(is_mounted(&directory), "{version}: {lie:?}");
-            await_that("the mount works again", || {
-                let script = format!("{FILES} && grep -qx text f");
-                let works =
-                    shell(&directory, &script).stderr(Stdio::null()).status().is_ok_and(|end| end.success());
-                thread::sleep(Duration::from_millis(if works { 0 } else { 100 }));
-                works
-            });
-        }
-        sh(top.path(), &format!("{ENFYS} umount m"));
-        assert_eq!(sh(&server.export(), "cat f; ls d"), "text\n1\nvictim\n", "{version}");
-        // No copy was made outside of its target.
-        sh(top.path(), "rm -rf copy");
-        assert_eq!(sh(top.path(), "ls"), "m\n", "{version}");
+        });
     }
+}
+
+fn mount_of_a_lying_server(version: &str) {
+    let server = Server::with_lease(10);
+    let relay = Relay::start(&server, version == "3");
+    let top = tempfile::tempdir().expect("a temporary directory");
+    let url = format!("nfs://127.0.0.1:{0}/export?version={version}&mountport={0}", relay.port);
+    let options = "soft,timeo=3,retrans=1,noac,nodelegations";
+    sh(top.path(), &format!("mkdir m; {ENFYS} mount '{url}' m -o {options}"));
+    let directory = top.path().join("m");
+    sh(&directory, FILES);
+    for lie in LIES {
+        run_programs(top.path(), version, &relay, lie);
+        assert!(is_mounted(&directory), "{version}: {lie:?}");
+        await_that("the mount works again", || {
+            let script = format!("{FILES} && grep -qx text f");
+            let works =
+                shell(&directory, &script).stderr(Stdio::null()).status().is_ok_and(|end| end.success());
+            thread::sleep(Duration::from_millis(if works { 0 } else { 100 }));
+            works
+        });
+    }
+    sh(top.path(), &format!("{ENFYS} umount m"));
+    assert_eq!(sh(&server.export(), "cat f; ls d"), "text\n1\nvictim\n", "{version}");
+    // No copy was made outside of its target.
+    sh(top.path(), "rm -rf copy");
+    assert_eq!(sh(top.path(), "ls"), "m\n", "{version}");
+}
+
+/// Runs all programs in the mount `m` while the relay lies. Any end of them will do, but one by a time limit.
+fn run_programs(top: &Path, version: &str, relay: &Relay, lie: Lie) {
+    relay.set(lie);
+    let before = relay.lies.load(Ordering::Relaxed);
+    let started = Instant::now();
+    let mut programs = PROGRAMS.map(|script| {
+        let mut program = shell(top, &format!("cd m && exec timeout -s KILL 50 sh -c '{script}'"));
+        program.stdout(Stdio::null()).stderr(Stdio::null());
+        (script, program.spawn().expect("a shell"))
+    });
+    for (script, program) in &mut programs {
+        let status = program.wait().expect("a child");
+        let what = format!("{version}: {lie:?}: {script}: {status}");
+        assert!(status.code().is_some_and(|code| code < 124), "{what}");
+    }
+    println!("version {version}, {lie:?}: programs ended within {:?}", started.elapsed());
+    assert!(relay.lies.load(Ordering::Relaxed) > before, "{version}: {lie:?} was not used");
+    relay.set(Lie::None);
 }

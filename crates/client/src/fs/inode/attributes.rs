@@ -182,7 +182,18 @@ impl Inode {
         let state = file.map_or(&none, OpenFile::state);
         match set.size {
             Some(size) => self.set_size(caller, state, set, size).await,
-            None => self.send_attributes(caller, state, set).await,
+            None => {
+                self.give_back_times(set).await;
+                self.send_attributes(caller, state, set).await
+            }
+        }
+    }
+
+    /// Gives a delegation back under which this client keeps the file's times, before `set` sets one: servers may set the time of a file
+    /// that was written under it when it is returned.
+    pub(super) async fn give_back_times(&self, set: &SetAttributes) {
+        if set.mtime != SetTime::Keep && self.client().keeps_times(&self.handle()) {
+            self.client().give_back(&self.handle()).await;
         }
     }
 
@@ -192,10 +203,6 @@ impl Inode {
         state: &OpenState,
         set: &SetAttributes,
     ) -> Result<Attributes, OpError> {
-        if set.mtime != SetTime::Keep && self.client().keeps_times(&self.handle()) {
-            // Servers may set the time of a file that was written under such a delegation when it is returned.
-            self.client().give_back(&self.handle()).await;
-        }
         let change = self.start_change();
         let changed = self.client().change_attributes(caller, self.handle(), state, set).await;
         if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() {

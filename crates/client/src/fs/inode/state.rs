@@ -92,7 +92,7 @@ impl State {
     /// Returns what programs see after attributes from a reply were stored. Those of a late reply may be obsolete: an own change has
     /// ended since its request was sent.
     pub(super) fn newest(&self, file: FileId, replied: Attributes) -> Attributes {
-        self.seen(file, self.metadata.attributes.last_known(file).copied().unwrap_or(replied))
+        self.seen(file, self.metadata.attributes.newest(file).copied().unwrap_or(replied))
     }
 
     /// Returns attributes with the size and the times that programs see.

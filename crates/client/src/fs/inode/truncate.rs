@@ -27,6 +27,8 @@ impl Inode {
         let _turn = self.node.size_lock.lock().await;
         // Own changes would make what was read under it obsolete.
         self.client().give_back_read(&self.handle()).await;
+        // It waits for written data, of which nothing is sent during the truncation.
+        self.give_back_times(set).await;
         // If they were rewritten after the truncation, the file would become longer.
         self.commit_uncached().await;
         let (truncation, sent) = self.start_truncation(size);

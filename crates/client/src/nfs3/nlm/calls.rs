@@ -23,7 +23,7 @@ use crate::url::Transport;
 
 /// Number of refused or silent connections after which the lock manager's port is asked for again.
 const RETRIES: u32 = 2;
-/// Number of repetitions of a datagram after which it is asked for again: with the usual timeout after 16.5 s.
+/// Number of repetitions of a datagram after which the port is asked for again: with the usual timeout after 16.5 s.
 const RETRIES_UDP: u32 = 3;
 /// Number of searches for a lock manager that was never reached, at a server that refuses connections: half a minute.
 const SEARCHES_MAX: u32 = 30;
@@ -107,7 +107,7 @@ impl Nlm {
     ) -> Result<Replied<T>, OpError> {
         let mut searches = 0;
         loop {
-            let Sent { mut call, found, identity, epoch } = match self.send(caller, number, arguments).await {
+            let Sent { call, found, identity, epoch } = match self.send(caller, number, arguments).await {
                 Ok(sent) => sent,
                 Err(error) => {
                     searches += 1;
@@ -115,15 +115,11 @@ impl Nlm {
                     continue;
                 }
             };
-            let outcome = (&mut call).await;
+            let outcome = call.await;
             let now = (found.search, self.engine.connection_count(found.connection));
             match outcome {
                 Ok(record) => {
                     self.note_connection(now);
-                    if self.uses_datagrams() && call.transmissions() > 1 {
-                        // The server may have restarted meanwhile.
-                        self.look_for_restart(found.port).await;
-                    }
                     let current = self.epochs.current();
                     let is_same = now == identity && (current == epoch || !self.uses_datagrams());
                     let reply = parse_reply(record)?;

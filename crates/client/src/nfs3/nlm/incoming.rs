@@ -26,12 +26,32 @@ use crate::locks::LockRange;
 
 /// How long the reply to a result is waited for.
 const RESULT_WAIT: Duration = Duration::from_secs(2);
+/// Number of results that are sent at the same time, each over a connection: the server repeats messages beyond.
+const RESULTS_MAX: usize = 8;
 
 /// The outcome of a call.
 enum Answer {
     /// Encoded results.
     Results(Bytes),
     Refused(AcceptStatus),
+}
+
+/// The result of a GRANTED_MSG that is being sent.
+struct Sending(Arc<Nlm>);
+
+impl Sending {
+    /// Returns `None` if too many are being sent.
+    fn begin(nlm: &Arc<Nlm>) -> Option<Self> {
+        let sending = Self(Arc::clone(nlm));
+        let before = nlm.results.fetch_add(1, Ordering::Relaxed);
+        (before < RESULTS_MAX).then_some(sending)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.results.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Nlm {
@@ -81,8 +101,12 @@ impl Nlm {
                 if !is_message {
                     return Answer::Results(xdr::to_bytes(&result));
                 }
-                let nlm = Arc::clone(self);
-                self.abandoned.add(Box::pin(async move { nlm.send_result(&result).await }));
+                if let Some(sending) = Sending::begin(self) {
+                    self.abandoned.add(Box::pin(async move {
+                        let Sending(nlm) = &sending;
+                        select(pin!(nlm.send_result(&result)), pin!(nlm.engine.sleep(RESULT_WAIT))).await;
+                    }));
+                }
                 Answer::Results(Bytes::new())
             }
             _ => Answer::Refused(AcceptStatus::ProcedureUnavailable),
@@ -97,8 +121,7 @@ impl Nlm {
         let Ok(port) = self.reach().await else { return };
         let Ok(side) = SideConnection::open(&self.engine, self.config.transport, port) else { return };
         let caller = Caller::anonymous();
-        let call = side.call::<()>(&caller, self.procedure(Proc::GRANTED_RES), result);
-        select(pin!(call), pin!(self.engine.sleep(RESULT_WAIT))).await;
+        let _ = side.call::<()>(&caller, self.procedure(Proc::GRANTED_RES), result).await;
     }
 
     fn is_granted(&self, granted: &TestArgs) -> bool {

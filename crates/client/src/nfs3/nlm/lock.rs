@@ -133,6 +133,9 @@ impl Nlm {
             let known = self.epochs.current();
             let Replied { reply, epoch } =
                 self.send_lock(caller, locker, (*range, *kind), *wait, false).await?;
+            if matches!(reply, Stats::GRANTED | Stats::DENIED_GRACE_PERIOD) {
+                self.note_grace(reply == Stats::DENIED_GRACE_PERIOD);
+            }
             match (reply, epoch) {
                 (Stats::GRANTED, Some(epoch)) if epoch == known || tries_left == 0 => {
                     let is_first = !self.table.holds_any();

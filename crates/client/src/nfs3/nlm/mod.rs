@@ -7,9 +7,8 @@
 //! forged call causes a request whose reply is believed, never a lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::task::Waker;
-use std::time::Duration;
 
 use futures_util::future::join;
 use futures_util::lock::Mutex as AsyncMutex;
@@ -63,8 +62,8 @@ pub(crate) struct Nlm {
     permits: Arc<Permits>,
     last_cookie: AtomicU64,
     epochs: Epochs,
-    /// When the monitor was last asked whether the server has restarted.
-    monitor_asked: AsyncMutex<Duration>,
+    /// Results of GRANTED_MSG that are being sent.
+    results: AtomicUsize,
     abandoned: Arc<Abandoned>,
     /// Raised with the first lock, and when locks become doubtful.
     attention: Signal,
@@ -95,7 +94,7 @@ impl Nlm {
             permits: Arc::new(Permits::new(CALLS_MAX)),
             last_cookie: AtomicU64::new(0),
             epochs: Epochs::default(),
-            monitor_asked: AsyncMutex::default(),
+            results: AtomicUsize::new(0),
             abandoned: Arc::default(),
             attention: Signal::default(),
             wants_calls: AtomicBool::new(false),

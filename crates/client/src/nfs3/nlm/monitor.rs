@@ -3,8 +3,9 @@
 //! An epoch ends when the connection to the lock manager is another one, or when the server says that it restarted. Locks of earlier
 //! epochs are doubtful. The number of the server's status monitor (SM_STAT) says for certain whether it restarted, where it answers.
 //!
-//! Datagrams have no connection that could end. There the monitor is asked when a call had to be repeated, at intervals while the client has
-//! locks, and before the first lock. Another number ends the epoch, as does a monitor that does not answer.
+//! Datagrams have no connection that could end. There the monitor is asked at intervals while the client has locks, and before the first
+//! lock: another number ends the epoch. So does a refusal because of a grace period, which shows a restart of the lock manager alone. A
+//! monitor that does not answer says nothing: as with Linux's client, SM_NOTIFY then reports restarts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use protocol::nsm::{self, Name, StatRes};
 
-use super::super::side::{Place, SideConnection};
+use super::super::side::{Place, SideConnection, is_absent};
 use super::Nlm;
 use super::calls::ConnectionIdentity;
 use crate::calls::Procedure;
@@ -39,6 +40,8 @@ struct State {
     monitor: BTreeMap<u32, Option<i32>>,
     /// When the monitor was last asked.
     asked_at: Duration,
+    /// Whether the server was in its grace period when it last answered a request for a new lock.
+    in_grace: bool,
 }
 
 impl State {
@@ -88,28 +91,35 @@ impl Epochs {
         state.asked_at = asked_at;
     }
 
-    /// Notes another answer of the monitor in this epoch. Returns whether it begins another one: the server has restarted, or may have.
+    /// Notes another answer of the monitor in this epoch. Returns whether it begins another one: the server has restarted.
     fn compare_monitor(&self, epoch: u32, number: Option<i32>, asked_at: Duration) -> bool {
         let mut state = self.0.lock();
-        state.asked_at = asked_at;
-        if state.current != epoch {
+        if state.current != epoch || number.is_none() {
             return false;
         }
-        let is_other = match state.monitor.get(&epoch) {
-            Some(known) => known.is_none() || *known != number,
-            None => false,
-        };
+        state.asked_at = asked_at;
+        let known = state.monitor.get(&epoch).copied().flatten();
+        let is_other = known.is_some() && known != number;
         state.current += u32::from(is_other);
         let current = state.current;
         state.insert(current, number);
         is_other
     }
 
+    /// Notes whether the server grants new locks, or is in its grace period, which then begins another epoch. Returns whether it does.
+    pub(super) fn note_grace(&self, in_grace: bool) -> bool {
+        let mut state = self.0.lock();
+        let begins = in_grace && !state.in_grace;
+        state.in_grace = in_grace;
+        state.current += u32::from(begins);
+        begins
+    }
+
     /// Begins another epoch if the monitor's last answer is old.
     fn expire(&self, now: Duration) {
         let mut state = self.0.lock();
         let is_old = now.saturating_sub(state.asked_at) > ANSWER_AGE_MAX;
-        if is_old && state.monitor.contains_key(&state.current) {
+        if is_old && matches!(state.monitor.get(&state.current), Some(Some(_))) {
             state.current += 1;
         }
     }
@@ -126,6 +136,13 @@ impl Nlm {
     /// Notes the connection of a reply. Locks that were granted over another one become doubtful.
     pub(super) fn note_connection(&self, connection: ConnectionIdentity) {
         if self.epochs.note_connection(connection) {
+            self.attention.raise();
+        }
+    }
+
+    /// Notes whether the server grants new locks, or is in its grace period. Over datagrams nothing else may show that it has restarted.
+    pub(super) fn note_grace(&self, in_grace: bool) {
+        if self.uses_datagrams() && self.epochs.note_grace(in_grace) {
             self.attention.raise();
         }
     }
@@ -148,36 +165,28 @@ impl Nlm {
         Ok(())
     }
 
-    /// Asks the monitor whether the server has restarted, over datagrams: `port` is that of the lock manager. Locks become doubtful if it has,
-    /// or if the monitor does not answer.
+    /// Asks the monitor whether the server has restarted, over datagrams: `port` is that of the lock manager. Locks become doubtful if it
+    /// has.
     pub(super) async fn look_for_restart(&self, port: u16) {
-        let wanted_at = self.engine.now();
-        // One question answers all who wanted to ask before it.
-        let mut asked_at = self.monitor_asked.lock().await;
-        if *asked_at > wanted_at {
-            return;
-        }
-        *asked_at = self.engine.now();
-        let epoch = self.epochs.current();
+        let (epoch, asked_at) = (self.epochs.current(), self.engine.now());
         let number = self.ask_monitor(port).await;
-        if self.epochs.compare_monitor(epoch, number, *asked_at) {
+        if self.epochs.compare_monitor(epoch, number, asked_at) {
             self.attention.raise();
         }
     }
 
     /// Asks the server's monitor for its state: at the port of the lock manager, where some servers have both, or by the port mapper.
     async fn ask_monitor(&self, nlm_port: u16) -> Option<i32> {
-        let places = match self.config.nlm_port {
-            Some(port) => vec![Place::Port(port)],
-            None if nlm_port == self.nfs_port => vec![Place::Port(nlm_port)],
-            None => vec![Place::PortMapper],
+        let together = self.config.nlm_port.or((nlm_port == self.nfs_port).then_some(nlm_port));
+        let answer = match together {
+            Some(port) => match self.stat_at(Place::Port(port)).await {
+                // Linux's lock manager and its monitor have ports of their own.
+                Err(error) if is_absent(&error) => self.stat_at(Place::PortMapper).await,
+                answer => answer,
+            },
+            None => self.stat_at(Place::PortMapper).await,
         };
-        for place in places {
-            if let Ok(answer) = self.stat_at(place).await {
-                return Some(answer.state);
-            }
-        }
-        None
+        answer.ok().map(|answer| answer.state)
     }
 
     async fn stat_at(&self, place: Place) -> Result<StatRes, OpError> {
@@ -223,21 +232,32 @@ mod tests {
         }
         assert_eq!(epochs.0.lock().monitor.len(), STATES_MAX);
     }
+
     #[test]
-    fn another_number_or_no_answer_of_the_monitor_begins_an_epoch() {
+    fn another_number_of_the_monitor_begins_an_epoch() {
         let (epochs, now) = (Epochs::default(), Duration::from_secs(5));
         assert!(!epochs.compare_monitor(0, Some(3), now), "the first answer");
-        assert!(!epochs.compare_monitor(0, Some(3), now) && epochs.compare_monitor(0, Some(5), now));
+        assert!(!epochs.compare_monitor(0, Some(3), now) && !epochs.compare_monitor(0, None, now));
+        assert!(epochs.compare_monitor(0, Some(5), now));
         assert!(!epochs.compare_monitor(0, Some(7), now), "asked in an earlier epoch");
         assert_eq!((epochs.current(), epochs.is_same_server(0, 1)), (1, Some(false)));
-        assert!(epochs.compare_monitor(1, None, now) && epochs.compare_monitor(2, None, now));
-        assert!(epochs.compare_monitor(3, Some(5), now), "nobody knows what was before");
-        assert_eq!(epochs.is_same_server(1, 4), Some(true));
         epochs.expire(now + ANSWER_AGE_MAX);
-        assert_eq!((epochs.current(), epochs.needs_monitor()), (4, None));
+        assert_eq!((epochs.current(), epochs.needs_monitor()), (1, None));
         epochs.expire(now + ANSWER_AGE_MAX * 2);
-        assert_eq!((epochs.current(), epochs.needs_monitor()), (5, Some(5)));
+        assert_eq!((epochs.current(), epochs.needs_monitor()), (2, Some(2)));
         epochs.expire(now + ANSWER_AGE_MAX * 9);
-        assert_eq!(epochs.current(), 5, "it is asked now");
+        assert_eq!(epochs.current(), 2, "it is asked now");
+        epochs.note_monitor(2, None, now);
+        epochs.expire(now + ANSWER_AGE_MAX * 99);
+        assert_eq!(epochs.current(), 2, "it does not answer");
+        assert!(!epochs.compare_monitor(2, Some(9), now), "nothing was known before");
+    }
+
+    #[test]
+    fn a_grace_period_begins_an_epoch_once() {
+        let epochs = Epochs::default();
+        assert!(!epochs.note_grace(false) && epochs.note_grace(true) && !epochs.note_grace(true));
+        assert!(!epochs.note_grace(false) && epochs.note_grace(true));
+        assert_eq!(epochs.current(), 2);
     }
 }

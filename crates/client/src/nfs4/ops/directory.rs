@@ -1,5 +1,7 @@
 //! READDIR, CREATE, REMOVE, RENAME, LINK (RFC 8881 §18.23, §18.4, §18.25, §18.26, §18.9).
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use protocol::nfs4::attributes::{Attributes as WireAttributes, number};
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
@@ -38,6 +40,22 @@ pub(super) fn create_op(name: &[u8], kind: &NewObject, set: &SetAttributes) -> R
         NewObject::Fifo => CreateType::FIFO,
     };
     Ok(Op::Create(CreateArgs { object_type, name: component(name)?, attributes: set_attributes(set) }))
+}
+
+/// A RENAME under way, by which the names of open files may change.
+struct Renaming<'a>(&'a AtomicU32);
+
+impl<'a> Renaming<'a> {
+    fn new(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Renaming<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Nfs4 {
@@ -145,6 +163,7 @@ impl Nfs4 {
     ) -> Result<(Changed, Changed), OpError> {
         let (old_name, new_name) = (component(from.1)?, component(to.1)?);
         let rename = RenameArgs { old_name: old_name.clone(), new_name: new_name.clone() };
+        let _renaming = Renaming::new(&self.renames);
         let ops = [
             put(from.0),
             Op::SaveFh,

@@ -179,16 +179,17 @@ impl Nfs4 {
         run: impl Fn(Stateid) -> F,
     ) -> Result<T, OpError> {
         let Some(file) = &state.file else { return run(Stateid::ANONYMOUS).await };
-        let mut left = REOPENS_MAX;
+        let (mut left, mut client) = (REOPENS_MAX, (self.client_id(), self.engine.now()));
         loop {
-            let (stateid, began) = (usable_stateid(file)?, self.engine.now());
+            let stateid = usable_stateid(file)?;
             let status = match run(stateid).await {
                 Err(OpError::Status(status)) => status,
                 outcome => return outcome,
             };
             // A server that restarts often is not one that refuses each open. A soft mount gives up all the same.
-            if self.is_hard() && self.engine.now() >= began + LIVED_MIN {
-                left = REOPENS_MAX;
+            let (known, now) = (self.client_id(), self.engine.now());
+            if self.is_hard() && known != client.0 && now >= client.1 + LIVED_MIN {
+                (left, client) = (REOPENS_MAX, (known, now));
             }
             let Some(fewer) = left.checked_sub(1) else { return Err(OpError::Status(status)) };
             left = fewer;

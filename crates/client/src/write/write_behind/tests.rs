@@ -96,6 +96,24 @@ fn full_requests_are_sent_at_once_and_the_rest_by_age() {
 }
 
 #[test]
+fn a_wait_for_requests_under_way_ends_although_others_are_sent_meanwhile() {
+    let mut world = World::new();
+    world.write(0, 2 * WSIZE, 1);
+    let first = world.poll_all();
+    let ticket = world.writes.requests_ended(FILE).unwrap();
+    for block in 2..20 {
+        world.write(block * WSIZE, WSIZE, 2);
+        assert_eq!(shape(&world.poll_all()), [unstable(block * WSIZE, WSIZE)]);
+    }
+    world.answer(&first[1], 1);
+    assert!(!ticket.is_done());
+    world.answer(&first[0], 1);
+    assert!(ticket.is_done());
+    assert_eq!(world.writes.in_flight(), 18);
+    assert!(!world.writes.requests_ended(FILE).unwrap().is_done());
+}
+
+#[test]
 fn adjacent_writes_join_up_to_wsize() {
     let mut world = World::new();
     for block in (0..16).rev() {
