@@ -100,7 +100,7 @@ impl RawSession {
     /// # Errors
     /// The status, or the reason for a missing reply.
     pub async fn destroy(&self) -> Result<(), OpError> {
-        self.setup()?.leave(&self.session).await
+        self.setup()?.leave(&self.session).await.map(drop)
     }
 
     fn setup(&self) -> Result<Setup<'_>, OpError> {

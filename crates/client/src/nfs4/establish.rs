@@ -203,20 +203,24 @@ impl Setup<'_> {
     }
 
     /// DESTROY_SESSION and DESTROY_CLIENTID. The server forgets the client at once instead of after a lease. If the server has
-    /// forgotten it already, in a restart or because the reply to the first request was lost, this is a success too. In 4.0 a
-    /// client without opens and locks has nothing that others could wait for, and its lease just ends.
-    pub(crate) async fn leave(&self, session: &Session) -> Result<(), OpError> {
+    /// forgotten it already, in a restart or because the reply to the first request was lost, this is a success too, and the result is
+    /// false. 4.0 has no such request: the lease of a client without opens and locks just ends.
+    pub(crate) async fn leave(&self, session: &Session) -> Result<bool, OpError> {
         if self.minor_version == 0 {
-            return Ok(());
+            return Ok(true);
         }
         let destroy = DestroyClientIdArgs { client_id: session.client_id };
-        let destroy_client_id = async || gone_is_left(self.call(Op::DestroyClientId(destroy)).await?.skip());
+        let destroy_client_id = async || self.call(Op::DestroyClientId(destroy)).await?.skip();
         // Both are sent together. A server that executes calls of a connection in another order still has the session.
         let (session_left, client_left) = join(self.destroy_session(session), destroy_client_id()).await;
         session_left?;
-        match client_left {
+        let left = match client_left {
             Err(OpError::Status(Status::CLIENTID_BUSY)) => destroy_client_id().await,
             left => left,
+        };
+        match left {
+            Err(OpError::Status(Status::STALE_CLIENTID)) => Ok(false),
+            left => left.map(|()| true),
         }
     }
 
@@ -281,7 +285,7 @@ pub(crate) fn create_session(
     })
 }
 
-/// Returns success if the server does not know the session or client that was to be destroyed.
+/// Returns success if the server does not know the session that was to be destroyed.
 fn gone_is_left(outcome: Result<(), OpError>) -> Result<(), OpError> {
     match outcome {
         Err(OpError::Status(Status::BADSESSION | Status::DEADSESSION | Status::STALE_CLIENTID)) => Ok(()),

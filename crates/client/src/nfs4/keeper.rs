@@ -541,13 +541,18 @@ impl Nfs4 {
         }
     }
 
-    /// Destroys session and client ID. The client must have closed its files before.
+    /// Destroys session and client ID. The client must have closed its files before. A server that has restarted meanwhile waits for
+    /// this client in its grace period, and new opens of all clients wait too: it learns that there is nothing to reclaim.
     pub(crate) async fn leave(&self) -> Result<(), OpError> {
         self.give_back_all().await;
         self.unwatch_all().await;
         self.background.idle().await;
         let session = self.session().await?;
-        self.setup().leave(&session).await
+        if self.setup().leave(&session).await? {
+            return Ok(());
+        }
+        let (_, session) = self.setup().first_session(&self.connections).await?;
+        self.setup().leave(&session).await.map(drop)
     }
 
     pub(super) fn setup(&self) -> Setup<'_> {

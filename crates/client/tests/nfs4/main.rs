@@ -4,6 +4,7 @@
 mod attributes;
 mod by_path;
 mod copying;
+mod leaving;
 mod locks;
 mod log;
 mod single_calls;
