@@ -30,10 +30,20 @@ fn every_scenario_holds_for_every_seed() {
 }
 
 /// Failures that long runs have found, fixed since.
-const FOUND: [(&str, u64); 14] = [
+const FOUND: [(&str, u64); 24] = [
     ("client-cached-mixed", 144),
     ("client-cached-mixed", 204),
+    ("client-cached-mixed", 731),
+    ("client-cached-mixed", 1151),
+    ("client-cached-mixed", 1526),
     ("client-cached-mixed", 1558),
+    ("client-cached-mixed", 2992),
+    ("client-cached-mixed", 3089),
+    ("client-cached-mixed", 4246),
+    ("client-cached-mixed", 6195),
+    ("client-cached-mixed", 6274),
+    ("client-cached-mixed", 8326),
+    ("client-cached-v40", 2404),
     ("client-revoked", 291),
     ("client-revoked", 304),
     ("client-revoked", 317),

@@ -154,8 +154,12 @@ fn the_kernel_uses_attributes_no_longer_than_the_client() {
             assert!(left <= granted.timeout && granted.timeout <= least, "{left:?} {granted:?}");
             assert!(!granted.timeout.is_zero());
         }
-        let missing = files.found("missing").await.expect("a name that the kernel remembers as missing");
-        assert!(missing.entry_timeout <= Timeouts::default().acdirmax);
+        for name in ["missing", "f"] {
+            let entry = files.found(name).await.expect("a name that the kernel remembers");
+            let (left, most) = (files.mount.root().names_usable_for(), Timeouts::default().acdirmax);
+            let granted = entry.entry_timeout;
+            assert!(left <= granted && granted <= most, "{name}: {left:?} {granted:?}");
+        }
         files.release(PROGRAM, release(node, handle)).await.expect("an open file");
     });
 }
