@@ -41,9 +41,6 @@ use tokio::sync::oneshot;
 use crate::transport::{Route, SystemClock, run_transport};
 use crate::{answer_host_calls, connect};
 
-/// Bytes that a whole file is read by.
-const READ_BYTES: usize = 1 << 20;
-
 /// Waits until a future ends. A future of this library ends only while the [`Connection`] that it belongs to is open.
 pub fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
@@ -181,20 +178,6 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the content of a file.
-async fn read_to_end(file: &fs::File) -> Result<Vec<u8>, Error> {
-    let mut content = Vec::new();
-    loop {
-        // The size at the open may lack what this client has written before.
-        let parts = file.read_at(content.len() as u64, READ_BYTES).await?;
-        let before = content.len();
-        parts.iter().for_each(|part| content.extend_from_slice(part));
-        if content.len() - before < READ_BYTES {
-            return Ok(content);
-        }
-    }
-}
-
 /// Returns a transaction ID that a client of the same name has probably not used before: its verifier differs at each start.
 fn first_xid(config: &Config) -> u32 {
     let [a, b, c, d, e, f, g, h] = config.verifier;
@@ -260,9 +243,10 @@ impl FileSystem {
     pub fn read(&self, path: &[u8]) -> Result<Vec<u8>, Error> {
         wait(async {
             let file = self.inner.open(path, &OpenOptions::READ).await?;
-            let content = read_to_end(&file).await;
+            // A file that grows meanwhile is read up to its earlier size.
+            let content = file.read_at(0, file.opened_attributes().size as usize).await;
             file.close().await?;
-            content
+            Ok(content?.concat())
         })
     }
 

@@ -23,6 +23,7 @@ use protocol::nfs4::ops::lookup::LookupArgs as Lookup4;
 use protocol::nfs4::ops::open::{DelegationType, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs};
 use protocol::nfs4::types::{Component, Handle, SessionId, StateOwner, Stateid, Status};
+use protocol::nlm::{Lock, NetObj};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, RpcError, encode_call, encode_success, parse_reply, peek};
 use rpc::record::{finish_record, start_record};
@@ -52,6 +53,18 @@ const MOUNT3: (u32, u32) = (protocol::mount::PROGRAM, 3);
 /// Returns the default user of calls: root may claim any user, others only themselves.
 fn ordinary_user() -> u32 {
     if getuid().is_root() { 1000 } else { getuid().as_raw() }
+}
+
+/// Returns a lock of the whole file by a host of version 3 (NLM).
+pub fn lock_of(name: &'static str, file: FileHandle) -> Lock {
+    Lock {
+        caller_name: Opaque::from_static(name.as_bytes()),
+        fh: NetObj::new(file.to_vec()).unwrap(),
+        oh: Opaque::from_static(name.as_bytes()),
+        svid: 1,
+        l_offset: 0,
+        l_len: 0,
+    }
 }
 
 /// A connection, and the user of its calls.

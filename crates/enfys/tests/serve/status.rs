@@ -6,11 +6,10 @@ use std::path::Path;
 use std::process::Output;
 
 use protocol::nfs4::types::Status;
-use protocol::nlm::{self, Lock, LockArgs, NetObj, Res, Stats};
+use protocol::nlm::{self, LockArgs, NetObj, Res, Stats};
 use serde_json::Value;
-use xdr::Opaque;
 
-use crate::client::{Client, Client4};
+use crate::client::{Client, Client4, lock_of};
 use crate::server::{Server, TestDir, refusal, run, with};
 
 /// Runs a command for the server of a test directory.
@@ -107,14 +106,7 @@ fn clients_that_lock_by_nlm_are_shown_and_lose_their_locks() {
         cookie: NetObj::default(),
         block: false,
         exclusive: true,
-        alock: Lock {
-            caller_name: Opaque::from_static(name.as_bytes()),
-            fh: NetObj::new(file.to_vec()).unwrap(),
-            oh: Opaque::from_static(name.as_bytes()),
-            svid: 1,
-            l_offset: 0,
-            l_len: 0,
-        },
+        alock: lock_of(name, file),
         reclaim: false,
         state: 1,
     };

@@ -179,7 +179,7 @@ impl Nfs4 {
         run: impl Fn(Stateid) -> F,
     ) -> Result<T, OpError> {
         let Some(file) = &state.file else { return run(Stateid::ANONYMOUS).await };
-        let (mut left, mut client) = (REOPENS_MAX, (self.client_id(), self.engine.now()));
+        let (mut left, mut refused) = (REOPENS_MAX, None);
         loop {
             let stateid = usable_stateid(file)?;
             let status = match run(stateid).await {
@@ -187,9 +187,10 @@ impl Nfs4 {
                 outcome => return outcome,
             };
             // A server that restarts often is not one that refuses each open. A soft mount gives up all the same.
-            let (known, now) = (self.client_id(), self.engine.now());
-            if self.is_hard() && known != client.0 && now >= client.1 + LIVED_MIN {
-                (left, client) = (REOPENS_MAX, (known, now));
+            let (client, now) = (self.client_id(), self.engine.now());
+            let (known, at) = *refused.get_or_insert((client, now));
+            if self.is_hard() && client != known && now >= at + LIVED_MIN {
+                (left, refused) = (REOPENS_MAX, Some((client, now)));
             }
             let Some(fewer) = left.checked_sub(1) else { return Err(OpError::Status(status)) };
             left = fewer;

@@ -15,7 +15,7 @@ use xdr::{Opaque, to_bytes};
 
 use super::wire::{LAST_FRAGMENT, MAX_DATAGRAM, Procedure, Rest, Wire};
 use super::{Raw, closes_after};
-use crate::client::Client;
+use crate::client::{Client, lock_of};
 use crate::memory::status;
 use crate::server::{Server, TestDir, is_root};
 
@@ -71,18 +71,6 @@ fn serves_others(server: &Server, name: &str) {
 
 fn nlm4(procedure: nlm::Proc) -> Procedure {
     (nlm::PROGRAM, nlm::VERSION, procedure.0)
-}
-
-/// A lock of the whole file by a host.
-fn lock_of(name: &'static str, file: FileHandle) -> Lock {
-    Lock {
-        caller_name: Opaque::from_static(name.as_bytes()),
-        fh: NetObj::new(file.to_vec()).unwrap(),
-        oh: Opaque::from_static(name.as_bytes()),
-        svid: 1,
-        l_offset: 0,
-        l_len: 0,
-    }
 }
 
 /// A LOCK that does not wait.
