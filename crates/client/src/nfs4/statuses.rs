@@ -149,7 +149,8 @@ mod tests {
         assert_eq!(recovery(Status::NOENT), Recovery::Fail);
     }
 
-    /// The state manager as a table: whatever the server says about state, and what the client does.
+    /// The state manager as a table: whatever the server says about state, and what the client does. Events without a status, such
+    /// as lost connections and recalls, are in the table of `tests/nfs4_cached/state_events.rs`.
     #[test]
     fn table_of_reactions() {
         let mut table = String::from("an operation with state, or SEQUENCE\n");

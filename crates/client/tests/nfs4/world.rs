@@ -18,7 +18,7 @@ use client::engine::{AcceptedId, Action, Clock, ConnectError, ConnectionId, Engi
 use client::fs::FileSystem;
 use futures_util::task::noop_waker_ref;
 use protocol::nfs4::compound::{CompoundArgs, Op};
-use protocol::nfs4::types::{OpNum, Stateid};
+use protocol::nfs4::types::{OpNum, SessionId, Stateid};
 use rpc::auth::{AuthSys, GroupList};
 use rpc::message::{CallHeader, MessageType, peek};
 use server::{
@@ -88,6 +88,8 @@ pub(crate) struct Peer {
     pub(crate) compounds: RefCell<Vec<Vec<OpNum>>>,
     /// The stateids of their SETATTRs.
     pub(crate) setattr_stateids: RefCell<Vec<Stateid>>,
+    /// The session of the last SEQUENCE.
+    pub(crate) session: Cell<SessionId>,
     judge: RefCell<Judge>,
     /// Calls of other programs that reached the server, with their procedures.
     pub(crate) calls: RefCell<Vec<(u32, u32)>>,
@@ -194,6 +196,7 @@ impl World {
             is_cut: Cell::new(false),
             compounds: RefCell::default(),
             setattr_stateids: RefCell::default(),
+            session: Cell::default(),
             judge: RefCell::new(Box::new(|_| Fate::Serve)),
             calls: RefCell::default(),
             call_judge: RefCell::new(Box::new(|_| Fate::Serve)),
@@ -600,6 +603,9 @@ impl Peer {
             _ => None,
         });
         self.setattr_stateids.borrow_mut().extend(stateids);
+        if let Some(Op::Sequence(args)) = compound.ops.first() {
+            self.session.set(args.session_id);
+        }
         self.compounds.borrow_mut().push(ops);
         fate
     }
@@ -621,6 +627,13 @@ impl Peer {
     /// Sets whether the server's callbacks are lost.
     pub(crate) fn drop_callbacks(&self, drops: bool) {
         self.drops_callbacks.set(drops);
+    }
+
+    /// Gives the client a call of the server over its first connection.
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn call_back(&self, record: Bytes) {
+        let first = self.paths.borrow()[0].id;
+        assert!(self.engine.handle_record(first, record));
     }
 
     /// Returns the number of connections on which requests were sent, since [`Self::forget_connections`].

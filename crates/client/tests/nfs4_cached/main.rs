@@ -17,6 +17,7 @@ mod revocation;
 mod soft;
 #[path = "../nfs4/space.rs"]
 mod space;
+mod state_events;
 #[path = "../nfs4/v40.rs"]
 mod v40;
 mod v40_delegations;
