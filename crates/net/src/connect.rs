@@ -133,3 +133,16 @@ pub fn random_u64() -> u64 {
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_noresvport_gives_up_reserved_ports() {
+        for (options, expected) in [("", true), ("?resvport", true), ("?noresvport", false)] {
+            let url = format!("nfs://127.0.0.1/export{options}").parse().unwrap();
+            assert_eq!(route(&url).unwrap().reserved_port, expected, "{options}");
+        }
+    }
+}

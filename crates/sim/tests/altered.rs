@@ -11,6 +11,8 @@ fn every_operation_succeeds_where_nothing_is_altered() {
     for version in 0..VERSIONS {
         let played = play(&[version]);
         assert!(played.succeeded > 20 && played.failed == 0, "{version}: {played:?}");
+        // The last of them is version 3.
+        assert_eq!(played.recalled > 0, version < VERSIONS - 1, "{version}: {played:?}");
     }
 }
 

@@ -7,7 +7,7 @@ use client::Client;
 use client::config::Config;
 use client::engine::{CallError, RetryPolicy};
 use client::error::{Fault, OpError};
-use client::fs::FileSystem;
+use client::fs::{FileSystem, OpenOptions};
 use client::results::{DirPage, FileHandle, OpenState, Stability};
 use protocol::mount::{MountOk, MountResult};
 use protocol::nfs3::{
@@ -241,6 +241,51 @@ fn a_server_without_readdirplus_gets_readdir() {
             assert!(page.eof);
         }
         assert_eq!(link.count(PROGRAM, Proc::READDIRPLUS.0), 1, "READDIRPLUS is not repeated");
+    }
+}
+
+/// A server that gives several names the same handle, with other attributes.
+#[test]
+fn a_file_survives_lies_about_other_names_with_its_handle() {
+    let link = Link::new();
+    let client = link.client();
+    let (fs, _) = link.run(FileSystem::mount(client, root(), b"/export")).unwrap();
+    let file = link.run(fs.open(b"one", &OpenOptions::CREATE)).unwrap();
+    link.run(file.write_at(0, Bytes::from_static(b"content of one"))).unwrap();
+    let one = file.object();
+    link.run(file.close()).unwrap();
+    let read = || {
+        link.run(async {
+            let file = fs.open(b"one", &OpenOptions::READ).await?;
+            let content = file.read_at(0, 100).await.map(|parts| parts.concat());
+            file.close().await?;
+            content
+        })
+    };
+    assert_eq!(read().unwrap(), b"content of one");
+    let fileid = one.attributes.fileid;
+    let lies = [
+        (&b"two"[..], FileType::REG, 14),
+        (b"three", FileType::DIR, 14),
+        (b"four", FileType::REG, 1 << 40),
+        (b"five", FileType::REG, 0),
+    ];
+    for (name, file_type, size) in lies {
+        let attributes = Fattr { file_type, fileid: fileid + 1, size, ..fattr() };
+        let object = WireHandle::new(&one.handle).unwrap();
+        link.answer(move |call| match call.is(PROGRAM, Proc::LOOKUP.0) {
+            true => {
+                let ok = LookupOk { object, obj_attributes: Some(attributes), dir_attributes: None };
+                call.reply(&Outcome::<_, PostOpAttr>::Ok(ok))
+            }
+            false => Answer::Serve,
+        });
+        let two = link.run(fs.stat(name)).unwrap();
+        assert_eq!((two.fileid, two.size), (fileid + 1, size));
+        link.answer(|_| Answer::Serve);
+        // No less, and no zeros after it.
+        assert_eq!(read().unwrap(), b"content of one");
+        assert_eq!(link.run(fs.stat(b"one")).unwrap().fileid, fileid);
     }
 }
 

@@ -174,6 +174,40 @@ fn ordinary_users_keep_their_clients() {
     server.stop();
 }
 
+/// A command acts with the user and all groups of its process.
+#[test]
+fn a_commands_groups_are_those_of_its_process() {
+    const TEAM: u32 = 4242;
+    if !is_root() {
+        return;
+    }
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    std::fs::write(export.join("file"), "text").unwrap();
+    std::fs::set_permissions(export.join("file"), mode(0o640)).unwrap();
+    chown(export.join("file"), Some(0), Some(TEAM)).unwrap();
+    let server = Server::start(&dir, &with(&dir, &[&export]));
+    let elsewhere = tempfile::tempdir_in("/var/tmp").unwrap();
+    if !may_run(elsewhere.path()) {
+        return println!("skipped: `nobody` cannot run the binary where it was built");
+    }
+    let port = server.address.port();
+    for version in ["3", "4.0", "4.1", "4.2"] {
+        let url = format!("nfs://127.0.0.1:{port}/export/file?version={version}&mountport={port}");
+        let cat = |groups: &str| {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", groups, ENFYS, "cat", &url]);
+            command.output().expect("setpriv is part of util-linux")
+        };
+        let member = cat("--groups=65534,4242");
+        assert_eq!(member.stdout, b"text", "{version}: {}", String::from_utf8_lossy(&member.stderr));
+        let other = cat("--clear-groups");
+        let error = String::from_utf8_lossy(&other.stderr);
+        assert!(!other.status.success() && error.contains("Permission denied"), "{version}: {error}");
+    }
+    server.stop();
+}
+
 const ENTRIES: &str = "
 listen = ['127.0.0.1:0']
 [[export]]

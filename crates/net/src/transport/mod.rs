@@ -175,3 +175,27 @@ async fn connect_to(address: SocketAddr, reserved_port: bool) -> io::Result<toki
     stream.set_nodelay(true)?;
     Ok(stream)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::reserved::PORTS;
+
+    #[tokio::test]
+    async fn a_route_without_a_reserved_port_uses_any() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for reserved_port in [true, false] {
+            let addresses = vec![IpAddr::from([127, 0, 0, 1])];
+            let route = Route { addresses, reserved_port, record_max: 1 << 20 };
+            // Only root may bind one; others get any.
+            let is_reserved = reserved_port && rustix::process::geteuid().is_root();
+            let stream = connect(&route, port).await.unwrap();
+            assert_eq!(PORTS.contains(&stream.local_addr().unwrap().port()), is_reserved);
+            let socket = datagrams::open(&route, port).await.unwrap();
+            assert_eq!(PORTS.contains(&socket.local_addr().unwrap().port()), is_reserved);
+        }
+    }
+}

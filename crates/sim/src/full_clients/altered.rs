@@ -1,5 +1,6 @@
 //! A client whose server's messages are altered on the way, for fuzzing: lost, repeated, cut, extended, with other statuses, lengths
-//! and bytes. The client mounts softly and uses its caches; each operation must end with a result or an error.
+//! and bytes. The client mounts softly and uses its caches; each operation must end with a result or an error. A second client, whose
+//! messages arrive as they are, opens the same file, so that delegations are recalled: callbacks are altered too.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,14 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::attributes::SetAttributes;
-use client::config::{Config, Version};
+use client::config::{CallbackAddress, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::error::Error;
 use client::fs::{FileSystem, OpenOptions};
 use client::locks::{LockKind, LockOwner, LockRange};
-use client::results::NewObject;
+use client::results::{NewObject, OpenMode};
 use client::url::LocalLock;
-use futures_util::future::select;
+use futures_util::future::{join_all, select};
 
 use super::host::Programs;
 use super::program::caller;
@@ -26,6 +27,18 @@ use crate::rng::Rng;
 
 /// Maximum number of altered messages.
 const ALTERATIONS_MAX: usize = 64;
+/// The client whose messages are altered.
+pub(super) const ALTERED: usize = 0;
+/// The file that is recalled last.
+const LAST: &[u8] = b"a/last";
+/// Interval at which the second client looks whether the first one has a file open.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Looks of the second client: for five minutes.
+const LOOKS_MAX: u32 = 3000;
+/// Time for which the first client keeps a file open.
+const HOLD: Duration = Duration::from_secs(1);
+/// Time after which the server has tried to call the client. Before, it delegates nothing.
+const CALLABLE: Duration = Duration::from_secs(2);
 /// Bytes of an input for each altered message.
 const ALTERATION_BYTES: usize = 5;
 /// Bytes before the results of an accepted reply with AUTH_NONE (RFC 5531 §9).
@@ -43,7 +56,9 @@ pub struct Played {
     pub succeeded: usize,
     /// Operations with an error.
     pub failed: usize,
-    /// Messages in both directions.
+    /// Delegations whose recall the client obeyed.
+    pub recalled: u64,
+    /// Messages of both clients in both directions.
     pub messages: u64,
 }
 
@@ -56,11 +71,11 @@ pub fn play(data: &[u8]) -> Played {
     let (version, alterations) = data.split_first().unwrap_or((&0, &[]));
     let version = Version::ALL[usize::from(*version) % Version::ALL.len()];
     let outcome = Rc::new(Cell::new(Played::default()));
-    let of_client = Rc::clone(&outcome);
-    let launch = Box::new(move |_: usize, _: u64, clock: &Arc<Clock>, rng: Rng| {
-        launch(version, clock, rng, Rc::clone(&of_client))
+    let (of_client, open_file) = (Rc::clone(&outcome), Rc::new(Cell::new(None)));
+    let launch = Box::new(move |host: usize, _: u64, clock: &Arc<Clock>, rng: Rng| {
+        launch((version, host), clock, rng, Rc::clone(&of_client), Rc::clone(&open_file))
     });
-    let mut world = World::new(Rng::new(1), 1, Memory::All, launch);
+    let mut world = World::new(Rng::new(1), 2, Memory::All, launch);
     world.end_faults();
     world
         .alter_messages(alterations.chunks_exact(ALTERATION_BYTES).take(ALTERATIONS_MAX).map(Alteration::of));
@@ -112,11 +127,15 @@ fn set_word(bytes: &mut [u8], at: usize, word: u32) {
     }
 }
 
+/// A file that the first client has open, and wants the second one to open.
+type OpenFile = Rc<Cell<Option<&'static [u8]>>>;
+
 fn launch(
-    version: Version,
+    (version, host): (Version, usize),
     clock: &Arc<Clock>,
     mut rng: Rng,
     outcome: Rc<Cell<Played>>,
+    open_file: OpenFile,
 ) -> (Arc<Engine>, Programs) {
     let engine = Arc::new(Engine::new(Arc::clone(clock) as Arc<_>, rng.next_u64() as u32));
     let config = Config {
@@ -126,15 +145,21 @@ fn launch(
         read_size: 4096,
         write_size: 4096,
         local_lock: LocalLock::All,
-        callbacks: Default::default(),
-        ..Config::new("server", b"client", [1; 8], caller())
+        callbacks: CallbackAddress { accepts: true, ..CallbackAddress::default() },
+        ..Config::new("server", format!("client {host}").as_bytes(), [1; 8], caller())
     };
     let of_programs = Arc::clone(&engine);
     let programs = Box::pin(async move {
         let Ok(client) = Client::connect(of_programs, config).await else { return Ok(()) };
         let keeper = client.clone();
+        let run = async {
+            match host {
+                ALTERED => run(client, &outcome, &open_file).await,
+                _ => conflict(client, &open_file).await,
+            }
+        };
         // A client that cannot close ends all the same.
-        select(Box::pin(run(client, &outcome)), Box::pin(keeper.run())).await;
+        select(Box::pin(run), Box::pin(keeper.run())).await;
         Ok(())
     });
     (engine, programs)
@@ -155,15 +180,43 @@ impl Tally<'_> {
     }
 }
 
-async fn run(client: Client, outcome: &Cell<Played>) {
+async fn run(client: Client, outcome: &Cell<Played>, open_file: &OpenFile) {
     let tally = Tally(outcome);
     let mounted = FileSystem::mount(client.clone(), caller(), b"/export").await;
     if let Some((fs, _)) = tally.note(mounted) {
         names(&fs, &tally).await;
-        content(&fs, &tally).await;
+        client.engine().sleep(CALLABLE).await;
+        content(&fs, &tally, open_file).await;
+        recalled_for_reading(&fs, &tally, open_file).await;
         tally.note(remove_all(&fs).await);
     }
+    open_file.set(None);
     tally.note(client.close().await);
+    outcome.set(Played { recalled: client.delegation_counts().recalled, ..outcome.get() });
+}
+
+/// Opens and changes each file that the first client has open.
+async fn conflict(client: Client, open_file: &OpenFile) {
+    let Ok((fs, _)) = FileSystem::mount(client.clone(), caller(), b"/export").await else { return };
+    for _ in 0..LOOKS_MAX {
+        client.engine().sleep(LOOK_INTERVAL).await;
+        let Some(name) = open_file.take() else { continue };
+        let options = OpenOptions { mode: OpenMode::BOTH, ..OpenOptions::READ };
+        if let Ok(file) = fs.open(name, &options).await {
+            let _ = file.write_at(0, Bytes::from_static(b"other")).await;
+            let _ = file.close().await;
+        }
+        if name == LAST {
+            break;
+        }
+    }
+    let _ = client.close().await;
+}
+
+/// Waits with an open file until the second client has opened it too, if all goes well.
+async fn hold(fs: &FileSystem, open_file: &OpenFile, name: &'static [u8]) {
+    open_file.set(Some(name));
+    fs.client().engine().sleep(HOLD).await;
 }
 
 /// Creates, lists and changes objects.
@@ -187,11 +240,12 @@ async fn names(fs: &FileSystem, tally: &Tally<'_>) {
 }
 
 /// Writes, locks and reads a file.
-async fn content(fs: &FileSystem, tally: &Tally<'_>) {
+async fn content(fs: &FileSystem, tally: &Tally<'_>, open_file: &OpenFile) {
     let Some(file) = tally.note(fs.open(b"a/file", &OpenOptions::CREATE).await) else { return };
     for number in 0..4 {
         tally.note(file.write_at(number * 10_000, Bytes::from(vec![number as u8; 10_000])).await);
     }
+    hold(fs, open_file, b"a/file").await;
     tally.note(file.sync().await);
     tally.note(file.close().await);
     let Some(file) = tally.note(fs.open(b"link", &OpenOptions::READ).await) else { return };
@@ -203,8 +257,21 @@ async fn content(fs: &FileSystem, tally: &Tally<'_>) {
     tally.note(file.close().await);
 }
 
+/// Reads a file under a delegation, which is recalled.
+async fn recalled_for_reading(fs: &FileSystem, tally: &Tally<'_>, open_file: &OpenFile) {
+    let Some(file) = tally.note(fs.open(LAST, &OpenOptions::CREATE).await) else { return };
+    tally.note(file.close().await);
+    let files = [0, 1].map(|_| fs.open(LAST, &OpenOptions::READ));
+    let files = join_all(files).await.into_iter().filter_map(|file| tally.note(file)).collect::<Vec<_>>();
+    hold(fs, open_file, LAST).await;
+    for file in files {
+        tally.note(file.read_at(0, 100).await);
+        tally.note(file.close().await);
+    }
+}
+
 async fn remove_all(fs: &FileSystem) -> Result<(), Error> {
-    for name in [&b"a/file"[..], b"a/pipe", b"pipe", b"link"] {
+    for name in [&b"a/file"[..], LAST, b"a/pipe", b"pipe", b"link"] {
         fs.unlink(name).await?;
     }
     fs.rmdir(b"a").await

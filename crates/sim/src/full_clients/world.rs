@@ -19,7 +19,7 @@ use server::{
 use vfs::{MemFs, MemOptions};
 use xdr::Writer;
 
-use super::altered::Alteration;
+use super::altered::{ALTERED, Alteration};
 use super::host::{Host, Programs, Wish};
 use super::link::{ClientEnd, Delivery, Direction, Link, LinkFaults, hearing_time};
 use crate::backend::{Clock, SlowFs, Slowness};
@@ -513,7 +513,8 @@ impl World {
 
     /// Delivers a message to a client, or what an alteration makes of it.
     fn deliver(&mut self, number: usize, record: Bytes) {
-        let records = match self.alterations.last_mut() {
+        let is_altered = self.links[number].host == ALTERED;
+        let records = match self.alterations.last_mut().filter(|_| is_altered) {
             Some(next) if next.skipped > 0 => {
                 next.skipped -= 1;
                 vec![record]
