@@ -309,6 +309,11 @@ impl Locker {
         ranges.collect()
     }
 
+    /// Returns whether this range is locked locally.
+    pub(crate) fn is_local(&self, held: HeldRange) -> bool {
+        self.local().iter().any(|(local, _)| *local == held)
+    }
+
     /// Takes the stateid of a local lock that the server knows now. Returns false if the locks were reclaimed since the snapshot:
     /// then the server may not have this one, and the request must be repeated.
     pub(crate) fn made_known(&self, snapshot: Snapshot, open: u32, stateid: Stateid) -> bool {

@@ -408,13 +408,24 @@ impl Nfs4 {
         let mut attempts = self.attempts();
         loop {
             let session = attempts.session().await.ok()?;
+            if !locker.is_local(held) {
+                // Reclaimed meanwhile, or lost.
+                return Some(());
+            }
             match self.lock_in(&session, locker, &locking).await {
                 // PUTFH and LOCK.
                 Ok(sent) => {
                     let mut sent = sent.ok()?;
+                    let status = sent.results.status();
                     let Some(OpResult::Lock(LockOutcome::Ok(stateid))) = sent.results.take_results(2).pop()
                     else {
-                        return None;
+                        // A server of 4.0 that has restarted refuses the stateid of the open.
+                        let is_refused = recovery(status) != Recovery::Reopen
+                            || Box::pin(self.is_refused(locker, held.open, sent.snapshot)).await.ok()?;
+                        if is_refused {
+                            return None;
+                        }
+                        continue;
                     };
                     if locker.made_known(sent.snapshot, held.open, stateid) {
                         return Some(());

@@ -508,8 +508,18 @@ impl Nfs4 {
         // §10.9.5 has no reclaim of directory delegations.
         self.directory_watches.lost(None);
         let mut open = HashSet::new();
-        let claims = reclaims(self.opens.all(), self.delegations.begin_reclaim());
+        let delegated = self.delegations.begin_reclaim();
+        let mut claims = reclaims(self.opens.all(), delegated.clone());
         self.reclaim_opens(session, &claims, &mut open).await?;
+        // An open that was closed meanwhile has not reclaimed its file's delegation, but a local one can.
+        let is_reclaimed = |handle: &Handle| {
+            claims.iter().any(|(file, _)| file.handle == *handle && open.contains(&file.owner))
+        };
+        let left = delegated.into_iter().filter(|(handle, _)| !is_reclaimed(handle)).collect();
+        let local = self.opens.all().into_iter().filter(|file| file.is_local()).collect();
+        let again = reclaims(local, left);
+        self.reclaim_opens(session, &again, &mut open).await?;
+        claims.extend(again);
         // What is still local has no delegation any longer.
         let reopened = claims.iter().filter(|(file, _)| open.contains(&file.owner));
         self.delegations.end_reclaim(&reopened.map(|(file, _)| file.handle).collect());
@@ -547,12 +557,19 @@ impl Nfs4 {
         self.give_back_all().await;
         self.unwatch_all().await;
         self.background.idle().await;
-        let session = self.session().await?;
-        if self.setup().leave(&session).await? {
-            return Ok(());
+        for _ in 0..SESSIONS_LOST_MAX {
+            let session = self.session().await?;
+            match self.setup().leave(&session).await {
+                Ok(true) => return Ok(()),
+                // One task makes sessions: another one here would be in the way.
+                Ok(false) => session.lose(Status::STALE_CLIENTID),
+                // The session was lost meanwhile, and there is a new one.
+                Err(OpError::Status(Status::CLIENTID_BUSY)) => {}
+                Err(error) => return Err(error),
+            }
         }
-        let (_, session) = self.setup().first_session(&self.connections).await?;
-        self.setup().leave(&session).await.map(drop)
+        // The server forgets the client after a lease.
+        Err(OpError::BadReply("it loses every session"))
     }
 
     pub(super) fn setup(&self) -> Setup<'_> {

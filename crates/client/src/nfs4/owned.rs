@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use protocol::nfs4::compound::Op;
-use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow, OpenOk, OpenResultFlags, ShareDeny};
+use protocol::nfs4::ops::open::{
+    CreateHow, OpenArgs, OpenClaim, OpenHow, OpenOk, OpenResultFlags, ShareDeny,
+};
 use protocol::nfs4::ops::open_state::OpenConfirmArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
@@ -25,7 +27,11 @@ use crate::results::Object;
 /// Maximum number of attempts of an OPEN with another owner after BAD_SEQID.
 const OWNERS_MAX: u32 = 3;
 
+/// Maximum number of attempts of an OPEN that the server forgets before it is confirmed.
+const CONFIRMS_MAX: u32 = 3;
+
 /// An OPEN without its owner and seqid.
+#[derive(Clone)]
 pub(super) struct Opening {
     /// The directory or the file, according to the claim.
     pub(super) at: Handle,
@@ -40,6 +46,16 @@ impl Opening {
     /// operation in the directory needs another round trip for them.
     fn may_change_directory(&self) -> bool {
         matches!(self.claim, OpenClaim::Null(_)) && !matches!(self.how, OpenHow::NoCreate)
+    }
+
+    /// Returns the OPEN that follows if this one has succeeded, and its open was forgotten.
+    fn again(&self) -> Self {
+        let how = match &self.how {
+            // This one has created the file.
+            OpenHow::Create(CreateHow::Guarded(_)) => OpenHow::NoCreate,
+            how => how.clone(),
+        };
+        Self { how, ..self.clone() }
     }
 }
 
@@ -127,7 +143,8 @@ impl Nfs4 {
         }
     }
 
-    /// Opens a file in a session, and confirms the open if a server of 4.0 requests it.
+    /// Opens a file in a session, and confirms the open if a server of 4.0 requests it. If the server has forgotten the open by then,
+    /// because the lease has ended, the file is opened again.
     pub(super) async fn open_in(
         &self,
         session: &Arc<Session>,
@@ -135,6 +152,26 @@ impl Nfs4 {
         owner: &mut Owner,
         opening: &Opening,
     ) -> Result<Result<OpenedFile, OpError>, Unexecuted> {
+        let mut again = None;
+        for _ in 0..CONFIRMS_MAX {
+            let opening = again.as_ref().unwrap_or(opening);
+            match self.try_open(session, caller, owner, opening).await? {
+                Ok(Some(opened)) => return Ok(Ok(opened)),
+                Ok(None) => again = Some(opening.again()),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Err(OpError::Status(Status::BAD_STATEID)))
+    }
+
+    /// As [`Self::open_in`]; `None` if the server has forgotten the open before it was confirmed.
+    async fn try_open(
+        &self,
+        session: &Arc<Session>,
+        caller: &Caller,
+        owner: &mut Owner,
+        opening: &Opening,
+    ) -> Result<Result<Option<OpenedFile>, OpError>, Unexecuted> {
         let mut owners_left = OWNERS_MAX;
         let results = loop {
             if !owner.is_known() {
@@ -174,10 +211,14 @@ impl Nfs4 {
         if session.minor_version == 0 && opened.flags.contains(OpenResultFlags::CONFIRM) {
             match self.confirm(session, caller, owner, object.handle, opened.stateid).await? {
                 Ok(stateid) => opened.stateid = stateid,
+                Err(OpError::Status(Status::BAD_STATEID)) => {
+                    self.opens.replace_owner(owner);
+                    return Ok(Ok(None));
+                }
                 Err(error) => return Ok(Err(error)),
             }
         }
-        Ok(Ok(OpenedFile { opened, object, directory }))
+        Ok(Ok(Some(OpenedFile { opened, object, directory })))
     }
 
     /// Returns the attributes of a file after its OPEN, where GETATTR in the same compound has returned DELAY: a server of 4.0 does not

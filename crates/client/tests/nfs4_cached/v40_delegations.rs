@@ -1,5 +1,6 @@
 //! Delegations in version 4.0: callbacks over connections that the server makes, and opens that need the file's name.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use client::many::NewFile;
 use client::results::OpenMode;
 use protocol::nfs4::types::{OpNum, Status};
 
-use crate::world::{LEASE, Peer, World, root};
+use crate::world::{Fate, LEASE, Peer, World, root};
 
 const ONE: LockOwner = LockOwner::Process(1);
 
@@ -203,6 +204,57 @@ fn a_recall_makes_local_locks_known() {
         close(&world, file);
     }
     assert_eq!((world.server().counts().opens, world.server().counts().locks), (0, 0));
+}
+
+/// The LOCK that makes a local lock known is refused by the next server, which does not know the open's stateid. The lock is
+/// reclaimed there.
+#[test]
+fn a_lock_that_becomes_known_survives_a_restart_of_the_server() {
+    let world = World::new();
+    make(&world, b"file", b"text");
+    let ((one, peer), (two, _)) = (mounted(&world), world.mounted(Version::V42));
+    let both = OpenOptions { mode: OpenMode::BOTH, ..OpenOptions::READ };
+    let file = world.run(one.open(b"file", &both)).unwrap();
+    world.run(file.lock(ONE, LockRange::WHOLE, LockKind::Exclusive)).unwrap();
+    assert_eq!((peer.count(OpNum::LOCK), counts(&one).held), (0, 1));
+    peer.judge(|ops| if ops.contains(&OpNum::LOCK) { Fate::Hold } else { Fate::Serve });
+    let mut opening = pin!(two.open(b"file", &both));
+    assert!(world.run_for(Duration::from_secs(2), opening.as_mut()).is_none());
+    assert_eq!(peer.count(OpNum::LOCK), 1, "the recall has sent it");
+    world.restart();
+    peer.judge(|_| Fate::Serve);
+    let other = world.run(opening).unwrap();
+    let locking = other.try_lock(ONE, LockRange::WHOLE, LockKind::Exclusive);
+    assert_eq!(world.run(locking).unwrap_err().errno(), Errno::EAGAIN);
+    world.run(file.write_at(0, Bytes::from_static(b"more"))).unwrap();
+    world.run(file.sync()).unwrap();
+    world.run(file.unlock(ONE, LockRange::WHOLE)).unwrap();
+    world.run(other.try_lock(ONE, LockRange::WHOLE, LockKind::Exclusive)).unwrap();
+    for file in [file, other] {
+        close(&world, file);
+    }
+}
+
+/// A delegation is reclaimed with an open. The CLOSE of one is under way at the restart, so another one must do it.
+#[test]
+fn a_delegation_is_reclaimed_although_its_first_open_is_closed_meanwhile() {
+    let world = World::new();
+    make(&world, b"file", b"text");
+    let ((fs, peer), _) = (mounted(&world), ());
+    let first = open(&world, &fs, b"file");
+    let second = open(&world, &fs, b"file");
+    assert_eq!((counts(&fs).held, counts(&fs).local_opens), (1, 1));
+    peer.judge(|ops| if ops.contains(&OpNum::CLOSE) { Fate::Hold } else { Fate::Serve });
+    let mut closing = pin!(first.close());
+    let ended = world.run_for(Duration::from_secs(1), closing.as_mut());
+    assert_eq!((ended.is_none(), peer.count(OpNum::CLOSE)), (true, 1));
+    world.restart();
+    peer.judge(|_| Fate::Serve);
+    world.run(closing).unwrap();
+    world.pass(LEASE);
+    assert_eq!((counts(&fs).held, counts(&fs).lost), (1, 0));
+    assert_eq!(read(&world, &second), b"text");
+    close(&world, second);
 }
 
 #[test]

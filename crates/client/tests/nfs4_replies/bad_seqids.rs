@@ -1,4 +1,4 @@
-//! Servers of version 4.0 that expect another seqid than the client (RFC 7530 §9.1.7).
+//! Servers of version 4.0 that expect another seqid than the client (RFC 7530 §9.1.7), or forget an owner before it is confirmed.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -56,4 +56,33 @@ fn a_lock_owner_without_locks_is_replaced_and_then_the_open_owner() {
 #[test]
 fn requests_to_a_server_that_refuses_every_seqid_end() {
     assert_eq!(lock_twice(1..100), (Err(OpError::Status(Status::BAD_SEQID)), 4, 2));
+}
+
+/// The lease has ended between OPEN and OPEN_CONFIRM. An exclusive creation is not repeated as one: its file exists.
+#[test]
+fn an_open_that_is_forgotten_before_its_confirmation_is_repeated() {
+    for creation in [Creation::IfMissing, Creation::Exclusive([7; 8]), Creation::Guarded] {
+        for forgotten in [1, 2, 3] {
+            let link = Link::new();
+            let client = link.connect(Config { version: Some(Version::V40), ..config() }).unwrap();
+            let caller = root();
+            let top = link.run(client.mount(&caller, &[b"export"])).unwrap().handle;
+            let left = Cell::new(forgotten);
+            link.answer(move |call| {
+                if !has(call, OpNum::OPEN_CONFIRM) || left.get() == 0 {
+                    return Answer::Serve;
+                }
+                left.set(left.get() - 1);
+                let put = OpResult::PutFh(Ok(()).into());
+                let refused = OpResult::OpenConfirm(Err(Status::BAD_STATEID).into());
+                results(call, Status::BAD_STATEID, vec![put, refused])
+            });
+            let set = SetAttributes::with_mode(0o644);
+            let opened = link.run(client.open(&caller, top, b"file", OpenMode::BOTH, creation, &set));
+            match forgotten {
+                3 => assert_eq!(opened.map(|_| ()), Err(OpError::Status(Status::BAD_STATEID))),
+                _ => assert_eq!(opened.unwrap().object.attributes.mode, 0o644, "{creation:?}"),
+            }
+        }
+    }
 }

@@ -15,7 +15,9 @@ use crate::attributes::Attributes;
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::locks::{Asking, HeldRange, LocalLock, LockKind, LockOwner, LockRange, Locked, LockerUse};
+use crate::locks::{
+    Asking, HeldRange, LocalLock, LockKind, LockOwner, LockRange, Locked, LockerUse, Snapshot,
+};
 use crate::opens::OpenFile;
 use crate::owner::Seqid;
 use crate::results::{FileHandle, OpenState};
@@ -214,7 +216,9 @@ impl Nfs4 {
             // Reclaimed meanwhile.
             Recovery::Reopen if locker.snapshot(asked.file.owner) != sent.snapshot => Ok(()),
             Recovery::Reopen if sent.snapshot.stateid.is_some() => {
-                if self.is_lease_kept().await? && locker.lose_of_open(asked.file.owner) {
+                if self.is_refused(locker, asked.file.owner, sent.snapshot).await?
+                    && locker.lose_of_open(asked.file.owner)
+                {
                     self.locks_lost(&locker.file);
                 }
                 if asked.file.has_lost_lock() { Err(OpError::LockLost) } else { Ok(()) }
@@ -222,6 +226,18 @@ impl Nfs4 {
             Recovery::Reopen => self.renew_open(&asked.file, sent.open_stateid).await,
             _ => Err(OpError::Status(status)),
         }
+    }
+
+    /// Returns whether the server refuses the stateid of a LOCK although it still knows this client. If not, the locks have been
+    /// reclaimed in the next session.
+    pub(in crate::nfs4) async fn is_refused(
+        &self,
+        locker: &LockerUse,
+        open: u32,
+        sent: Snapshot,
+    ) -> Result<bool, OpError> {
+        // The session may be the next one already, in which RENEW succeeds.
+        Ok(self.is_lease_kept().await? && locker.snapshot(open) == sent)
     }
 
     /// Replaces an owner of version 4.0 whose seqid the server refuses: first the lock-owner, whose locks are lost, then the

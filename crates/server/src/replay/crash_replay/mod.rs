@@ -334,12 +334,18 @@ impl LoggedCall {
 }
 
 impl CallLog {
-    /// Waits until no other operation is in progress on those of the targets that an operation of an earlier process may still claim.
+    /// Waits until no other operation is in progress on those of the targets that an operation of an earlier process may still claim,
+    /// or that such an operation has claimed and is still completing.
     async fn turns(&self, targets: [u64; CHANGES]) -> [Option<Turn<'_>>; CHANGES] {
-        let mut contested = {
-            let Some(before) = self.before() else { return [None, None] };
-            targets.map(|target| before.has_target(target).then_some(target))
+        // Who claims has the turn before the claim is gone, so the turns are looked at after the claims.
+        let mut contested = match self.before() {
+            Some(before) => targets.map(|target| (target, before.has_target(target))),
+            None => targets.map(|target| (target, false)),
         };
+        if self.turns.has_any() {
+            contested.iter_mut().for_each(|(target, is_claimed)| *is_claimed |= self.turns.is_taken(*target));
+        }
+        let mut contested = contested.map(|(target, is_contested)| is_contested.then_some(target));
         // In one order, so that no two operations wait for each other.
         contested.sort_unstable();
         if contested[0] == contested[1] {

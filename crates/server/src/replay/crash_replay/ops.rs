@@ -104,6 +104,13 @@ impl<'s> LoggedOps<'s> {
         {
             return Box::pin(attempt.removed_before(place, is_lost)).await;
         }
+        if let Some(attempt) = attempt.as_ref()
+            && let Some(began) = attempt.repeated_since()
+            && Box::pin(is_newer(place, name, began)).await
+        {
+            // The object that this call was to remove is gone, whether or not its end is in the log.
+            return Box::pin(attempt.removed_before(place, false)).await;
+        }
         let mut removed = export.backend.remove(context, directory, name, removal).await;
         let Some(attempt) = attempt else { return removed };
         if removed == Err(Error::NotFound)
@@ -264,6 +271,12 @@ impl Attempt<'_> {
         before.began(claim)
     }
 
+    /// Returns the time at which an earlier process began the operation, even if it cannot be claimed.
+    fn repeated_since(&self) -> Option<Timestamp> {
+        let (before, claim) = self.before()?;
+        before.repeated_since(claim)
+    }
+
     /// Removes the claim, valid or not. Returns the start time of its operation, and its call.
     fn withdraw(&self) -> Option<(Timestamp, CallId)> {
         let (mut before, claim) = self.before()?;
@@ -389,6 +402,14 @@ impl Window {
         let is_within = |time| time >= self.from && time <= self.until;
         is_within(object.changed) && object.created.is_none_or(is_within)
     }
+}
+
+/// Returns whether the object at `name` was created after `began`. False where the file system keeps no times of creation.
+async fn is_newer(place: Directory<'_>, name: &[u8], began: Timestamp) -> bool {
+    let Directory { export, context, directory } = place;
+    let found = export.backend.lookup(context, directory, name).await;
+    // The clock of files is late, if anything.
+    found.is_ok_and(|found| found.attributes.created.is_some_and(|created| created > began))
 }
 
 /// Returns the object at `name` if the call could have created it.

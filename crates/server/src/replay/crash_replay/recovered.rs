@@ -251,6 +251,11 @@ impl RecoveredOps {
         (!op.taken.contains(&true)).then_some(op.began)
     }
 
+    /// Returns when the operation of a claim began, valid or not.
+    pub(super) fn repeated_since(&self, key: u64) -> Option<Timestamp> {
+        Some(self.pending.get(self.claims.get(&key)?)?.began)
+    }
+
     /// Takes a valid claim, so that no other call can claim the same operation. Returns when its operation began, and its call.
     pub(super) fn take(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
         self.began(key)?;

@@ -333,6 +333,31 @@ fn a_repeated_remove_spares_an_object_whose_verifier_names_its_creator() {
     assert_eq!(status(&present), NfsStat::EXIST, "the second client has the lock");
 }
 
+/// A directory as a lock: one client removes it, the next one makes it, and neither is answered. It is newer than the removal's call.
+#[test]
+fn a_repeated_remove_spares_an_object_that_is_newer_than_its_call() {
+    for killed in [Killed::AfterExecution, Killed::BeforeExecution] {
+        let mut machine = Machine::new();
+        let first = machine.start(100);
+        let make = mkdir(&machine, "lock");
+        let remove = xdr::to_bytes(&RemoveArgs { object: name(&machine, "lock") });
+        assert_eq!(status(&send(&first, 110, 3, record(70, 0, Proc::MKDIR, &make))), NfsStat::OK);
+        let before = machine.records();
+        machine.arm(killed, Method::Remove);
+        send(&first, 111, 1, record(77, 0, Proc::RMDIR, &remove));
+        machine.kill(killed, before);
+        let made = status(&send(&first, 112, 2, record(77, 0, Proc::MKDIR, &make)));
+        let is_made = killed == Killed::AfterExecution;
+        assert_eq!(made, if is_made { NfsStat::OK } else { NfsStat::EXIST });
+        machine.kill(Killed::AfterExecution, before + 1);
+
+        let second = machine.start(120);
+        assert_eq!(ask(&second, 131, 77, Proc::RMDIR, &remove), NfsStat::OK);
+        let present = status(&send(&second, 132, 3, record(71, 0, Proc::MKDIR, &make)));
+        assert_eq!(present, if is_made { NfsStat::EXIST } else { NfsStat::OK }, "{killed:?}");
+    }
+}
+
 #[test]
 fn another_user_or_client_claims_nothing() {
     let (mut machine, arguments) = made_unanswered();
