@@ -1,10 +1,11 @@
 //! A file system with a journal over crashes of the server and its machine, which tear the write that the log's device has begun.
+//! Others come while the log is repeated, and before it is known to be. The kernel may have written back files before.
 //!
 //! Programs write, truncate and COMMIT overlapping parts of a few files, several operations at once. After each crash, every part of a
 //! file has a value that is allowed: one whose write was not followed by another write that was answered as stable. The same holds for
 //! each file's mode.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
@@ -12,14 +13,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use vfs::around::{Around, Call, Method, Wrapped};
-use vfs::journal::{BLOCK_BYTES, Journaled, LOG_BYTES_MIN, Log, LogWrite, Scan, replay, scan};
+use vfs::journal::{BLOCK_BYTES, Found, Journaled, LOG_BYTES_MIN, Log, LogWrite, Scan, replay, scan};
 use vfs::{
     Authority, Backend, Context, Create, CreateMode, Credentials, Error, Handle, MemFs, MemOptions, Op,
     ReadRequest, SetAttributes, Stability, Timestamp,
 };
 
 use crate::backend::{Clock, Slow};
-use crate::copies::at_once;
 use crate::rng::Rng;
 use crate::scenario::Report;
 
@@ -30,8 +30,14 @@ const PARTS: usize = 12;
 const PART_BYTES: usize = 12 << 10;
 const STEPS: u32 = 900;
 const OPERATIONS_MAX: usize = 6;
-/// Percent of steps with a crash.
+/// Percent of steps with a crash, also of those of a replay.
 const CRASH_PERCENT: u64 = 2;
+/// Percent of crashes that end the machine too.
+const MACHINE_PERCENT: u64 = 70;
+/// Percent of starts that end when the log has been repeated, and its new header is being written.
+const CRASH_AT_HEADER_PERCENT: u64 = 20;
+/// Percent of files that the kernel has written back before a crash.
+const WRITTEN_BACK_PERCENT: u64 = 30;
 /// Bytes that the device writes as a whole.
 const SECTOR: usize = 512;
 const SLOW: Slow = Slow { percent: 40, slowest: Duration::from_millis(20) };
@@ -160,15 +166,22 @@ struct Run {
     checkpoint: Option<Answer>,
     checks: usize,
     operations: u64,
+    crashes: Crashes,
+}
+
+/// Numbers of crashes at certain moments.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Crashes {
+    in_checkpoints: u32,
+    /// While the log of an earlier server was repeated.
+    in_replays: u32,
+    /// After that, while the new header was written: the log is mostly repeated again.
+    in_headers: u32,
 }
 
 /// Runs the scenario.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
-    let mut run = Run::new(Rng::new(seed));
-    for _ in 0..STEPS {
-        run.step()?;
-    }
-    run.crash(true)?;
+    let run = Run::play(seed)?;
     Ok(Report { time: run.clock.now(), messages: run.operations, checks: run.checks })
 }
 
@@ -181,6 +194,15 @@ fn task() -> TaskContext<'static> {
 }
 
 impl Run {
+    fn play(seed: u64) -> Result<Self, String> {
+        let mut run = Self::new(Rng::new(seed));
+        for _ in 0..STEPS {
+            run.step()?;
+        }
+        run.crash(true)?;
+        Ok(run)
+    }
+
     fn new(mut rng: Rng) -> Self {
         let clock = Arc::new(Clock::default());
         let memory = MemFs::new(&MemOptions { is_volatile: true, ..MemOptions::default() });
@@ -213,6 +235,7 @@ impl Run {
             checkpoint: None,
             checks: 0,
             operations: 0,
+            crashes: Crashes::default(),
         }
     }
 
@@ -233,7 +256,7 @@ impl Run {
         self.write_log();
         self.poll()?;
         if self.rng.chance(CRASH_PERCENT) {
-            let is_machine = self.rng.chance(70);
+            let is_machine = self.rng.chance(MACHINE_PERCENT);
             return self.crash(is_machine);
         }
         let pause = Duration::from_micros(self.rng.below(3_000));
@@ -330,44 +353,86 @@ impl Run {
         }
     }
 
-    /// Ends the server, perhaps with its machine, and starts the next one.
+    /// Ends the server, perhaps with its machine, and starts others until one has repeated the log.
     fn crash(&mut self, is_machine: bool) -> Result<(), String> {
         self.running.clear();
-        self.checkpoint = None;
+        self.crashes.in_checkpoints += u32::from(self.checkpoint.take().is_some());
         let journal = self.journal.take().and_then(Arc::into_inner).ok_or("an operation is left")?;
         let files = journal.into_inner();
+        let (mut is_machine, mut machine_crashed) = (is_machine, is_machine);
+        let log = loop {
+            self.end(&files, is_machine);
+            if let Some(log) = self.restart(&files)? {
+                break log;
+            }
+            is_machine = self.rng.chance(MACHINE_PERCENT);
+            machine_crashed |= is_machine;
+        };
+        self.check(&files, machine_crashed)?;
+        self.journal = Some(Arc::new(Journaled::new(files, log)));
+        Ok(())
+    }
+
+    /// What a crash does to the log and the files.
+    fn end(&mut self, files: &Files, is_machine: bool) {
         if is_machine {
             self.boot += 1;
             self.device.tear(&mut self.rng);
+            for file in &self.files {
+                if self.rng.chance(WRITTEN_BACK_PERCENT) {
+                    // By the kernel, before the crash.
+                    files.inner().commit(&context(), file, 0, 0).now().expect("a file in memory");
+                }
+            }
             files.inner().crash(self.step.to_le_bytes());
         } else if let Some((write, _)) = self.device.writing.take() {
             // The kernel has it.
             self.device.complete(&write);
         }
+    }
+
+    /// Starts a server. Returns its log, whose header is on the device; `None` if the server ended before.
+    fn restart(&mut self, files: &Files) -> Result<Option<Arc<Log>>, String> {
         let boot = [self.boot as u8; 16];
         let log = match scan(&self.device.bytes) {
             Scan::Log(found) if found.is_damaged => return Err("the log is damaged".into()),
             Scan::Log(found) => {
-                if found.needs_replay(boot) {
-                    let root = Credentials::root();
-                    let repeated = replay(files.inner(), &found.records, &root, context().now, None);
-                    at_once(repeated).map_err(|error| error.to_string())?;
-                } else {
+                if !found.needs_replay(boot) {
                     files.inner().sync().now().map_err(|error| error.to_string())?;
+                } else if !self.repeat(files, &found)? {
+                    self.crashes.in_replays += 1;
+                    return Ok(None);
                 }
                 Log::resume(&found, boot, Arc::default())
             }
             Scan::Empty => Log::create(files.identity(), ([5; 16], boot), LOG_BYTES_MIN, Arc::default()),
             Scan::Unknown(why) => return Err(format!("the log is lost: {why}")),
         };
-        self.check(&files, is_machine)?;
-        let journal = Arc::new(Journaled::new(files, Arc::new(log)));
-        let write = journal.log().poll_write(&mut task());
+        let write = log.poll_write(&mut task());
         let Poll::Ready(Some(write)) = write else { return Err("no header is written".into()) };
+        if self.rng.chance(CRASH_AT_HEADER_PERCENT) {
+            self.device.writing = Some((write, self.clock.now()));
+            self.crashes.in_headers += 1;
+            return Ok(None);
+        }
         self.device.complete(&write);
-        journal.log().written(true);
-        self.journal = Some(journal);
-        Ok(())
+        log.written(true);
+        Ok(Some(Arc::new(log)))
+    }
+
+    /// Repeats a log. Returns false if the server ended before that was done.
+    fn repeat(&mut self, files: &Files, found: &Found) -> Result<bool, String> {
+        let root = Credentials::root();
+        let mut replay = pin!(replay(files, &found.records, &root, context().now, None));
+        loop {
+            if let Poll::Ready(repeated) = replay.as_mut().poll(&mut task()) {
+                return repeated.map(|_| true).map_err(|error| error.to_string());
+            }
+            if self.rng.chance(CRASH_PERCENT) {
+                return Ok(false);
+            }
+            self.clock.set(self.clock.now() + SLOWEST_WRITE / 2);
+        }
     }
 
     /// Compares the files with the model, which continues with what they have.
@@ -433,3 +498,21 @@ fn values(files: &MemFs, file: &Handle) -> Result<Vec<u64>, String> {
 }
 
 const _: () = assert!(PART_BYTES.is_multiple_of(BLOCK_BYTES));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crashes_come_in_checkpoints_in_replays_and_before_a_log_is_known_to_be_repeated() {
+        let mut all = Crashes::default();
+        for seed in 0..20 {
+            let Crashes { in_checkpoints, in_replays, in_headers } = Run::play(seed).expect("a run").crashes;
+            all.in_checkpoints += in_checkpoints;
+            all.in_replays += in_replays;
+            all.in_headers += in_headers;
+        }
+        let Crashes { in_checkpoints, in_replays, in_headers } = all;
+        assert!(in_checkpoints > 20 && in_replays > 20 && in_headers > 20, "{all:?}");
+    }
+}

@@ -56,11 +56,16 @@ impl Fixture {
 
     /// Starts the next server as after a reboot; `None` if this user cannot replace the boot ID.
     fn start_after_reboot(&self) -> Option<Server> {
+        self.after_reboot("true").map(|command| Server::spawn(&self.dir, command))
+    }
+
+    /// Returns the command that starts the next server as after a reboot. A shell runs `first` before it.
+    fn after_reboot(&self, first: &str) -> Option<Command> {
         let other = self.dir.file("boot_id", "01234567-89ab-cdef-0123-456789abcdef\n");
-        let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+        let script = format!("mount --bind \"$0\" /proc/sys/kernel/random/boot_id && {first} && exec \"$@\"");
         let unshare = || {
             let mut command = Command::new("unshare");
-            command.args(["--mount", "sh", "-c", script]).arg(&other);
+            command.args(["--mount", "sh", "-c", &script]).arg(&other);
             command
         };
         if !unshare().arg("true").output().is_ok_and(|output| output.status.success()) {
@@ -69,7 +74,7 @@ impl Fixture {
         }
         let mut command = unshare();
         command.arg(ENFYS).args(&self.arguments);
-        Some(Server::spawn(&self.dir, command))
+        Some(command)
     }
 
     /// Returns the error of a server that does not start, also with other arguments.
@@ -152,6 +157,47 @@ fn answered_writes_survive_a_crash_of_the_machine_at_any_time() {
         assert!(server.log().contains("changes of the journal repeated"));
         server.stop();
         assert_eq!(fixture.records(), 0, "an orderly stop leaves nothing to repeat");
+    }
+}
+
+/// A server that may not write beyond 64 MiB ends in the middle of the log, which has a write there.
+#[test]
+fn a_repetition_that_ended_in_the_middle_is_begun_again() {
+    const FAR: u64 = (1 << 30) / BLOCK as u64;
+    let places = [0, 1, FAR, 1, 2];
+    for is_written_back in [false, true] {
+        let fixture = Fixture::new();
+        let server = fixture.start();
+        let file = new_file(&server);
+        let mut client = Client::connect(server.address);
+        for (value, place) in (0..).zip(places) {
+            client.write_at(file, place * BLOCK as u64, block(value), StableHow::FileSync).unwrap();
+        }
+        server.kill();
+        if fixture.records() < places.len() {
+            println!("a checkpoint came between the writes of this run");
+            continue;
+        }
+        let path = fixture.export.join("file");
+        // Nothing had reached the disk.
+        std::fs::write(&path, "").unwrap();
+        let Some(mut limited) = fixture.after_reboot("ulimit -f 131072") else { return };
+        let ended = limited.output().unwrap();
+        let why = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success() && why.contains("cannot repeat a change"), "{ended:?}");
+        assert_eq!(std::fs::read(&path).unwrap(), [block(0), block(1)].concat(), "the first two");
+        assert_eq!(fixture.records(), places.len());
+        if !is_written_back {
+            std::fs::write(&path, "").unwrap();
+        }
+        let server = fixture.start_after_reboot().expect("as before");
+        let mut client = Client::connect(server.address);
+        for (value, place) in [(0, 0), (3, 1), (2, FAR), (4, 2)] {
+            let read = client.read_at(file, place * BLOCK as u64, BLOCK as u32).unwrap();
+            assert!(read == block(value), "block {place}");
+        }
+        server.stop();
+        assert_eq!(fixture.records(), 0);
     }
 }
 

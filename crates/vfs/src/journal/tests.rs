@@ -1,3 +1,5 @@
+mod crashes;
+
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context as TaskContext, Poll, Waker};
