@@ -11,6 +11,8 @@ mod inodes;
 #[allow(dead_code, reason = "some of it is for version 3")]
 #[path = "../nfs3/link.rs"]
 mod link;
+#[path = "../nfs3/local_locks.rs"]
+mod local_locks;
 #[path = "../nfs3/locks.rs"]
 mod locks;
 #[path = "../nfs4/log.rs"]

@@ -9,6 +9,7 @@ mod datagrams;
 mod inodes;
 #[allow(dead_code, reason = "the tests of version 4 use the rest")]
 mod link;
+mod local_locks;
 mod lock_replies;
 mod locks;
 #[path = "../nfs4/log.rs"]
