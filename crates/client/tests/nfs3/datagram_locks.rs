@@ -5,14 +5,18 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use client::config::Config;
 use client::engine::RetryPolicy;
+use client::errno::Errno;
 use client::fs::FileSystem;
 use client::locks::LockKind::{Exclusive, Shared};
 use client::locks::LockRange;
 use client::url::Transport;
 use protocol::nlm::{self, Proc};
-use protocol::nsm;
+use protocol::nsm::{self, StateChange};
+use rpc::message::{CallHeader, encode_call};
+use xdr::{Opaque, Writer};
 
 use crate::locks::{ONE, count, is_free, open, range};
 use crate::world::{Fate, Peer, World};
@@ -177,6 +181,60 @@ fn a_lock_that_is_taken_after_an_unnoticed_restart_is_kept() {
     world.pass(PULSE * 3);
     assert!(world.run(file.read_at(0, 1)).unwrap().is_empty(), "it is not lost");
     assert_eq!(world.server().counts().locks, 1);
+}
+
+/// Returns the call by which a server says that it has restarted.
+fn restarted(state: i32) -> Bytes {
+    let mut record = Writer::new();
+    let header = CallHeader::new(9, nsm::PROGRAM, nsm::VERSION, nsm::Proc::NOTIFY.0);
+    encode_call(&mut record, &header, &StateChange { mon_name: Opaque::from_static(b"server"), state });
+    record.into_bytes()
+}
+
+#[test]
+fn a_lock_whose_replies_may_all_be_an_earlier_servers_is_unlocked() {
+    let world = World::new();
+    let ((one, peer), (two, _)) = (mounted(&world), mounted(&world));
+    let (first, second) = (open(&world, &one), open(&world, &two));
+    world.run(first.lock(ONE, range(5, 10), Shared)).unwrap();
+    let (client, mut state) = (one.client().clone(), 1);
+    let asked = count(&peer, Proc::LOCK);
+    peer.judge_calls(move |call| {
+        if call == (nlm::PROGRAM, Proc::LOCK.0) {
+            // While LOCK is under way.
+            state += 2;
+            client.answer_host_call(restarted(state)).expect("an answer");
+        }
+        Fate::Serve
+    });
+    let refused = world.run(first.try_lock(ONE, range(0, 10), Exclusive)).unwrap_err();
+    assert_eq!((refused.errno(), count(&peer, Proc::LOCK) >= asked + 8), (Errno::EPROTO, true));
+    peer.judge_calls(|_| Fate::Serve);
+    // Longer than the pause between two reclaims.
+    world.pass(PULSE);
+    let conflict = |at| world.run(second.test_lock(ONE, range(at, 1), Exclusive)).unwrap();
+    let kinds = [0, 4, 5, 14, 15].map(|at| conflict(at).map(|conflict| conflict.kind));
+    assert_eq!(kinds, [None, None, Some(Shared), Some(Shared), None], "what it had before");
+    world.run(first.close()).unwrap();
+    assert_eq!(world.server().counts().locks, 0);
+}
+
+#[test]
+fn a_lock_whose_replies_are_all_lost_is_unlocked() {
+    let world = World::new();
+    let (fs, peer) = world.mounted_with(crate::VERSION, |config| {
+        udp(config);
+        config.retry.retries = Some(2);
+    });
+    let file = open(&world, &fs);
+    peer.judge_calls(|call| match call == (nlm::PROGRAM, Proc::LOCK.0) {
+        true => Fate::LoseReply,
+        false => Fate::Serve,
+    });
+    let failed = world.run(file.try_lock(ONE, range(0, 10), Exclusive)).unwrap_err();
+    assert_eq!((failed.errno(), world.server().counts().locks), (Errno::ETIMEDOUT, 1));
+    world.pass(Duration::from_secs(1));
+    assert_eq!((world.server().counts().locks, count(&peer, Proc::UNLOCK)), (0, 1));
 }
 
 #[test]

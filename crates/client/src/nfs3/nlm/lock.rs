@@ -10,6 +10,7 @@ use super::Nlm;
 use super::calls::{Replied, check_cookie, refused};
 use super::table::{Locker, LockerUse, Waiting, waiter_number};
 use crate::config::Caller;
+use crate::engine::CallError;
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::locks::{HeldRange, LockKind, LockOwner, LockRange};
@@ -97,7 +98,7 @@ impl Nlm {
                 Attempt::Grace => self.engine.sleep(GRACE_PAUSE).await,
             }
             if self.engine.is_shut_down() {
-                return Err(OpError::Call(crate::engine::CallError::Closed));
+                return Err(OpError::Call(CallError::Closed));
             }
         }
     }
@@ -108,8 +109,14 @@ impl Nlm {
         let (nlm, used, asked) = (Arc::clone(self), locker.again(), asked.clone());
         let (undo_nlm, undo_locker, undo_asked) = (Arc::clone(self), locker.again(), asked.clone());
         let operation = async move {
-            let outcome = nlm.lock_in_turn(&used, &asked).await;
+            let mut may_be_held = false;
+            let outcome = nlm.lock_in_turn(&used, &asked, &mut may_be_held).await;
             drop(turn);
+            if may_be_held && outcome.is_err() {
+                let again = Arc::clone(&nlm);
+                let restored = async move { again.restore(&asked.caller, &used, asked.range).await };
+                nlm.abandoned.add(Box::pin(restored));
+            }
             outcome
         };
         let guarded = self.abandoned.guard(operation, async move |outcome| match outcome {
@@ -123,7 +130,13 @@ impl Nlm {
         guarded.await
     }
 
-    async fn lock_in_turn(&self, locker: &LockerUse, asked: &Asked) -> Result<Attempt, OpError> {
+    /// `may_be_held` says whether the server may have granted a lock that the table does not have.
+    async fn lock_in_turn(
+        &self,
+        locker: &LockerUse,
+        asked: &Asked,
+        may_be_held: &mut bool,
+    ) -> Result<Attempt, OpError> {
         if !locker.has_room() {
             return Err(OpError::Invalid(Errno::ENOLCK, "too many locked ranges"));
         }
@@ -131,8 +144,9 @@ impl Nlm {
         for tries_left in (0..TRIES_MAX).rev() {
             self.learn_monitor().await?;
             let known = self.epochs.current();
-            let Replied { reply, epoch } =
-                self.send_lock(caller, locker, (*range, *kind), *wait, false).await?;
+            let sent = self.send_lock(caller, locker, (*range, *kind), *wait, false).await;
+            *may_be_held |= matches!(sent, Err(OpError::Call(CallError::TimedOut)));
+            let Replied { reply, epoch } = sent?;
             if matches!(reply, Stats::GRANTED | Stats::DENIED_GRACE_PERIOD) {
                 self.note_grace(reply == Stats::DENIED_GRACE_PERIOD);
             }
@@ -149,7 +163,7 @@ impl Nlm {
                     return Ok(Attempt::Granted(before));
                 }
                 // Perhaps by a server that has restarted since.
-                (Stats::GRANTED, _) => {}
+                (Stats::GRANTED, _) => *may_be_held = true,
                 (Stats::DENIED, _) => return Ok(Attempt::Denied),
                 (Stats::BLOCKED, _) if *wait => return Ok(Attempt::Denied),
                 (Stats::DENIED_GRACE_PERIOD, _) => return Ok(Attempt::Grace),
