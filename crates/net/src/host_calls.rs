@@ -194,3 +194,121 @@ async fn read_record(stream: &mut tokio::net::TcpStream) -> io::Result<Bytes> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Hosts that do not answer: more than the server calls at once.
+    const SILENT: usize = 300;
+
+    fn path(transport: Transport) -> HostPath {
+        HostPath { address: Ipv4Addr::LOCALHOST.into(), local: Ipv4Addr::LOCALHOST.into(), transport }
+    }
+
+    async fn socket() -> (UdpSocket, u16) {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = socket.local_addr().unwrap().port();
+        (socket, port)
+    }
+
+    async fn listener() -> (TcpListener, u16) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, port)
+    }
+
+    /// Takes a connection, reads a record, and writes these bytes.
+    async fn answer_record(listener: &TcpListener, bytes: &[u8]) -> Bytes {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let record = read_record(&mut stream).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        record
+    }
+
+    #[tokio::test]
+    async fn a_host_that_answers_waits_for_no_other() {
+        let ((_silent, silent_port), (live, live_port)) = (socket().await, socket().await);
+        let call = Bytes::from_static(b"call of a server");
+        let silent = || {
+            let call = call.clone();
+            tokio::spawn(
+                async move { exchange(path(Transport::Udp), silent_port, &call, true).await.is_ok() },
+            )
+        };
+        let waiting: Vec<_> = (0..SILENT).map(|_| silent()).collect();
+        let answering = async {
+            let mut received = [0; 100];
+            let (length, from) = live.recv_from(&mut received).await.unwrap();
+            // Of another call: late, or forged.
+            live.send_to(b"care", from).await.unwrap();
+            live.send_to(b"ca", from).await.unwrap();
+            live.send_to(&received[..length], from).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(exchange(path(Transport::Udp), live_port, &call, true), answering);
+        assert_eq!(answer.ok(), Some(call));
+        assert!(waiting.iter().all(|waiting| !waiting.is_finished()), "their calls are still under way");
+        waiting.into_iter().for_each(|waiting| waiting.abort());
+    }
+
+    #[tokio::test]
+    async fn a_datagram_is_repeated_and_then_has_no_reply() {
+        let (silent, port) = socket().await;
+        let call = Bytes::from_static(b"call");
+        let outcome = exchange(path(Transport::Udp), port, &call, true).await;
+        assert!(matches!(outcome, Err(Failure::NoReply(_))), "the host may have it");
+        let mut received = [0; 100];
+        let mut count = 0;
+        while silent.try_recv(&mut received).is_ok() {
+            count += 1;
+        }
+        assert!(count >= 2, "{count}");
+    }
+
+    #[tokio::test]
+    async fn where_nothing_listens_no_call_was_sent() {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            // Free again.
+            let port = match transport {
+                Transport::Udp => socket().await.1,
+                Transport::Tcp => listener().await.1,
+            };
+            let outcome = exchange(path(transport), port, &Bytes::from_static(b"call"), true).await;
+            assert!(matches!(outcome, Err(Failure::NotSent(_))), "{transport:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_fragments_of_a_record_are_joined_and_bounded() {
+        let (listener, port) = listener().await;
+        let call = Bytes::from_static(b"call");
+        let fragments: &[u8] = b"\0\0\0\x02ab\0\0\0\0\x80\0\0\x01c";
+        let (answer, received) = tokio::join!(
+            exchange(path(Transport::Tcp), port, &call, true),
+            answer_record(&listener, fragments)
+        );
+        assert_eq!((answer.ok(), received), (Some(Bytes::from_static(b"abc")), call.clone()));
+        let too_long = (LAST_FRAGMENT | (REPLY_MAX as u32 + 1)).to_be_bytes();
+        // It does not come, and is not waited for.
+        let (answer, _) = tokio::join!(
+            exchange(path(Transport::Tcp), port, &call, true),
+            answer_record(&listener, &too_long)
+        );
+        let Err(Failure::NoReply(error)) = answer else { panic!("an answer") };
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[tokio::test]
+    async fn a_call_without_an_answer_ends_when_it_is_sent() {
+        let (receiver, port) = socket().await;
+        let outcome = exchange(path(Transport::Udp), port, &Bytes::from_static(b"result"), false).await;
+        assert!(matches!(outcome, Err(Failure::NoReply(error)) if error.kind() == io::ErrorKind::WouldBlock));
+        let mut received = [0; 100];
+        let length = receiver.recv(&mut received).await.unwrap();
+        assert_eq!(received[..length], *b"result");
+    }
+}

@@ -2,6 +2,9 @@
 //!
 //! One call at a time to each address, so that an address that does not answer occupies one of the driver's permits. A call that fails
 //! is repeated after a pause that doubles.
+//!
+//! A GRANTED to an address that has not failed goes first, and always finds a permit that other calls do not use: most hosts that are
+//! notified after a restart, or called again, may not be there any more.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,6 +24,8 @@ use super::nlm_hosts::{HostName, HostPath, NlmHost};
 const CALLS_PER_ADDRESS_MAX: usize = 256;
 /// Maximum number of addresses with waiting results. GRANTED and SM_NOTIFY are bounded by the tables of waiters and hosts.
 const ADDRESSES_MAX: usize = 4096;
+/// Maximum number of calls under way, but for GRANTED to addresses that have not failed. The driver makes more: `HOST_CALLS_MAX`.
+const OTHERS_MAX: usize = 192;
 /// The pause after the first failure.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 /// The longest pause.
@@ -83,6 +88,8 @@ pub(crate) struct PendingCall {
 struct Queue {
     calls: VecDeque<PendingCall>,
     in_flight: Option<u64>,
+    /// Whether the call under way counts among the others.
+    is_other: bool,
     is_ready: bool,
     failures: u32,
     retry_at: Duration,
@@ -91,8 +98,11 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Queues {
     by_address: BTreeMap<IpAddr, Queue>,
-    /// Addresses that may be called now; each once.
-    ready: VecDeque<IpAddr>,
+    /// Addresses that may be called now; each once, in one of the two. Those that have not failed, with a GRANTED.
+    first: VecDeque<IpAddr>,
+    others: VecDeque<IpAddr>,
+    /// Number of calls under way to `others`.
+    others_in_flight: usize,
     last_id: u64,
 }
 
@@ -120,11 +130,13 @@ impl HostCalls {
     /// Takes the next call.
     pub(crate) fn next(&self) -> Option<PendingCall> {
         let mut queues = self.0.lock();
-        while let Some(address) = queues.ready.pop_front() {
+        while let Some((address, is_other)) = queues.next_address() {
             let Some(queue) = queues.by_address.get_mut(&address) else { continue };
             queue.is_ready = false;
             if let Some(call) = queue.calls.front().cloned() {
                 queue.in_flight = Some(call.id);
+                queue.is_other = is_other;
+                queues.others_in_flight += usize::from(is_other);
                 return Some(call);
             }
             queues.by_address.remove(&address);
@@ -136,8 +148,8 @@ impl HostCalls {
     pub(crate) fn succeed(&self, call: &PendingCall) -> bool {
         let mut queues = self.0.lock();
         let address = call.kind.path().address;
+        queues.end_call(address);
         let Some(queue) = queues.by_address.get_mut(&address) else { return false };
-        queue.in_flight = None;
         queue.failures = 0;
         let before = queue.calls.len();
         queue.calls.retain(|other| other.id != call.id);
@@ -151,8 +163,8 @@ impl HostCalls {
     pub(crate) fn fail(&self, call: &PendingCall, was_sent: bool, now: Duration) -> (bool, Duration) {
         let mut queues = self.0.lock();
         let address = call.kind.path().address;
+        queues.end_call(address);
         let Some(queue) = queues.by_address.get_mut(&address) else { return (false, now) };
-        queue.in_flight = None;
         let pause = (PAUSE_MIN * 2u32.saturating_pow(queue.failures)).min(PAUSE_MAX);
         queue.failures = queue.failures.saturating_add(1).min(16);
         queue.retry_at = now + pause;
@@ -196,7 +208,7 @@ impl HostCalls {
             queues.by_address.get_mut(&address).into_iter().for_each(|queue| queue.retry_at = Duration::MAX);
             queues.set_ready(address);
         }
-        !queues.ready.is_empty()
+        !queues.first.is_empty() || !queues.others.is_empty()
     }
 
     /// Returns the number of calls that wait or are being made.
@@ -216,12 +228,37 @@ impl Queues {
     }
 
     fn set_ready(&mut self, address: IpAddr) {
-        if let Some(queue) = self.by_address.get_mut(&address)
-            && !queue.is_ready
-            && queue.in_flight.is_none()
-        {
-            queue.is_ready = true;
-            self.ready.push_back(address);
+        let Some(queue) = self.by_address.get_mut(&address).filter(|queue| queue.in_flight.is_none()) else {
+            return;
+        };
+        let is_granted = |call: &PendingCall| matches!(call.kind, CallKind::Granted(_));
+        let is_first = queue.failures == 0 && queue.calls.iter().any(is_granted);
+        match (is_first, std::mem::replace(&mut queue.is_ready, true)) {
+            (true, false) => self.first.push_back(address),
+            (false, false) => self.others.push_back(address),
+            // With another call so far.
+            (true, true) if !self.first.contains(&address) => {
+                self.others.retain(|other| *other != address);
+                self.first.push_back(address);
+            }
+            (_, true) => {}
+        }
+    }
+
+    /// Takes the next address to call, and whether it is one of the others.
+    fn next_address(&mut self) -> Option<(IpAddr, bool)> {
+        if let Some(address) = self.first.pop_front() {
+            return Some((address, false));
+        }
+        let has_room = self.others_in_flight < OTHERS_MAX;
+        has_room.then(|| self.others.pop_front()).flatten().map(|address| (address, true))
+    }
+
+    /// Notes that the call to an address has ended.
+    fn end_call(&mut self, address: IpAddr) {
+        let Some(queue) = self.by_address.get_mut(&address) else { return };
+        if queue.in_flight.take().is_some() && std::mem::take(&mut queue.is_other) {
+            self.others_in_flight -= 1;
         }
     }
 }
@@ -262,6 +299,34 @@ mod tests {
         assert_ne!(again.id, first.id, "the next call of the address is tried first");
         let (_, later) = calls.fail(&again, false, retry_at);
         assert!(later - retry_at > retry_at, "the pause doubles");
+    }
+
+    #[test]
+    fn calls_that_are_not_first_are_bounded_and_each_that_ends_makes_room() {
+        let calls = HostCalls::default();
+        let count = OTHERS_MAX + 50;
+        for number in 0..count {
+            let address = IpAddr::from([198, 51, (number >> 8) as u8, number as u8]);
+            let path = HostPath { address, ..result(1).path() };
+            calls.push(CallKind::Notify(path, HostName::new(address, b"host")), false);
+        }
+        let mut under_way: VecDeque<_> = std::iter::from_fn(|| calls.next()).collect();
+        assert_eq!(under_way.len(), OTHERS_MAX);
+        for left in (0..50).rev() {
+            let ended = under_way.pop_front().unwrap();
+            if left % 2 == 0 {
+                assert!(calls.succeed(&ended));
+            } else {
+                assert!(calls.withdraw(address(&ended), |_| true));
+                assert!(!calls.fail(&ended, true, Duration::ZERO).0);
+            }
+            under_way.push_back(calls.next().expect("room for another"));
+            assert!(calls.next().is_none());
+        }
+        for ended in under_way {
+            assert!(calls.succeed(&ended));
+        }
+        assert_eq!((calls.len(), calls.0.lock().others_in_flight), (0, 0));
     }
 
     #[test]

@@ -83,6 +83,61 @@ fn a_host_that_cannot_be_reached_lets_others_go_first_and_keeps_waiting() {
 }
 
 #[test]
+fn hosts_that_do_not_answer_delay_no_other() {
+    // More than the driver calls at once.
+    const SILENT: usize = 300;
+    let (mut lab, file, mut one, mut two) = two_hosts();
+    let other = lab.file(&["export", "other"], b"");
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    let silent = (0..SILENT).map(|n| host_at(&lab.server, [198, 51, (n >> 8) as u8, n as u8], 700, "silent"));
+    for mut host in silent {
+        let shared = host.args(whole(file), false, true);
+        assert_eq!(host.status(Proc::LOCK, &shared), Stats::BLOCKED);
+    }
+    let shared = two.args(whole(file), false, true);
+    assert_eq!(two.status(Proc::LOCK, &shared), Stats::BLOCKED);
+    one.unlock(whole(file));
+    let mut called = Vec::new();
+    loop {
+        let calls: Vec<_> = std::iter::from_fn(|| next_call(&lab)).collect();
+        if calls.is_empty() {
+            break;
+        }
+        for call in calls {
+            called.push(call.path().address);
+            match call.path().address == two.connection.peer.ip() {
+                true => answer(&lab, &call, Stats::GRANTED),
+                false => lab.server.handle_host_answer(&call, HostAnswer::Unanswered, lab.now()),
+            }
+        }
+    }
+    assert_eq!(called.len(), SILENT + 1, "each once");
+    assert_eq!(called.last(), Some(&two.connection.peer.ip()), "in the order in which they waited");
+
+    // All are called again, as many as may be at once.
+    lab.pass(5);
+    let again: Vec<_> = std::iter::from_fn(|| next_call(&lab)).collect();
+    assert!((100..SILENT).contains(&again.len()), "{}", again.len());
+    // Meanwhile no call of them ends.
+    for _ in 0..20 {
+        assert_eq!(one.lock(whole(other)), Stats::GRANTED);
+        assert_eq!(two.wait(whole(other)), Stats::BLOCKED);
+        one.unlock(whole(other));
+        let call = next_call(&lab).expect("a host that answers is called at once");
+        assert_eq!(call.path().address, two.connection.peer.ip());
+        answer(&lab, &call, Stats::GRANTED);
+        assert_eq!(two.unlock(whole(other)), Stats::GRANTED);
+    }
+    for call in &again {
+        lab.server.handle_host_answer(call, HostAnswer::Unanswered, lab.now());
+    }
+    drop(again);
+    let rest: Vec<_> = std::iter::from_fn(|| next_call(&lab)).collect();
+    assert!(!rest.is_empty(), "those whose turn had not come");
+    lab.server.audit().unwrap();
+}
+
+#[test]
 fn an_unanswered_granted_is_repeated_and_the_lock_remains() {
     let (mut lab, file, mut one, mut two) = two_hosts();
     assert_eq!(one.lock(whole(file)), Stats::GRANTED);
