@@ -29,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     ("replies", replies),
     ("rquota", rquota_calls),
     ("nlm", nlm_calls),
+    ("nsm", nsm_calls),
 ];
 
 /// The program of a target: fuzzed by `cargo fuzz`, and otherwise played with the files that it is given.
@@ -90,6 +91,11 @@ pub fn nfs2_calls(data: &[u8]) {
 /// Calls of NLM and NSM by several hosts against a server in memory.
 pub fn nlm_calls(data: &[u8]) {
     sim::nlm::play(data);
+}
+
+/// Calls of NSM, with any bytes as arguments, by hosts that hold locks.
+pub fn nsm_calls(data: &[u8]) {
+    sim::nsm::play(data);
 }
 
 /// Calls of RQUOTA against a server in memory.

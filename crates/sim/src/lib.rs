@@ -23,6 +23,7 @@ pub mod network;
 pub mod nfs2;
 pub mod nlm;
 mod notices;
+pub mod nsm;
 mod peer;
 mod raw_xdr;
 mod reclaims;

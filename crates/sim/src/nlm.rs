@@ -46,7 +46,7 @@ const ALTERED: u8 = 0xc0;
 const UNPRIVILEGED: u8 = 0x0c;
 
 /// Name and address of each host: the first two are behind one address.
-const HOSTS: [(&str, u8); 4] = [("one", 1), ("two", 1), ("three.example.org", 2), ("four", 3)];
+pub(crate) const HOSTS: [(&str, u8); 4] = [("one", 1), ("two", 1), ("three.example.org", 2), ("four", 3)];
 const FILES: usize = 3;
 
 /// Counts of the outcomes.
@@ -83,8 +83,8 @@ pub fn play(data: &[u8]) -> Played {
 }
 
 /// The server, and the hosts that call it.
-struct World {
-    server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     /// Of each host, from a port below 1024 and from another one.
     connections: Vec<[Arc<Connection>; 2]>,
     /// The last call of each host.
@@ -93,19 +93,19 @@ struct World {
     handles: Vec<NetObj>,
     seconds: u64,
     xid: u32,
-    played: Played,
+    pub(crate) played: Played,
 }
 
 /// A call that was sent.
 #[derive(Debug, Clone)]
-struct Sent {
+pub(crate) struct Sent {
     /// Program, version and procedure.
-    procedure: (u32, u32, u32),
+    pub(crate) procedure: (u32, u32, u32),
     record: Bytes,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let key = HandleKey([9; 16]);
         let backend = Arc::new(MemFs::new(&MemOptions::default()));
         let id = ExportId(1);
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         let wall = Timestamp { seconds: self.seconds.cast_signed(), nanoseconds: 5 };
         Now { monotonic: Duration::from_secs(self.seconds), wall }
     }
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Returns a new call.
-    fn call(&mut self, kind: u8, step: &[u8; 9]) -> Sent {
+    pub(crate) fn call(&mut self, kind: u8, step: &[u8; 9]) -> Sent {
         let [_, who, .., at, value] = *step;
         let (procedure, mut arguments) = match kind {
             NSM.. => {
@@ -179,6 +179,11 @@ impl World {
             }
         };
         alter(&mut arguments, at, value);
+        self.sent(procedure, &arguments)
+    }
+
+    /// Returns a call with these arguments.
+    pub(crate) fn sent(&mut self, procedure: (u32, u32, u32), arguments: &[u8]) -> Sent {
         self.xid += 1;
         let sys = AuthSys {
             stamp: 0,
@@ -193,7 +198,7 @@ impl World {
             ..CallHeader::new(self.xid, program, version, number)
         };
         let mut record = Writer::new();
-        encode_call(&mut record, &header, &Raw(&arguments));
+        encode_call(&mut record, &header, &Raw(arguments));
         Sent { procedure, record: record.into_bytes() }
     }
 
@@ -234,8 +239,8 @@ impl World {
         }
     }
 
-    /// Sends a call, and checks the reply.
-    fn send(&mut self, host: usize, who: u8, sent: &Sent) {
+    /// Sends a call, and checks the reply. Returns its results, if it has some.
+    pub(crate) fn send(&mut self, host: usize, who: u8, sent: &Sent) -> Option<Bytes> {
         let mut reply = Writer::new();
         let outcome = {
             let connection = &self.connections[host][usize::from(who & UNPRIVILEGED == UNPRIVILEGED)];
@@ -247,13 +252,19 @@ impl World {
         };
         assert_ne!(outcome.disposition, Disposition::Close, "{:?}", sent.procedure);
         if outcome.disposition != Disposition::Reply {
-            return;
+            return None;
         }
         match parse_reply::<Rest>(reply.into_bytes()) {
-            Ok(Rest(results)) => self.check(sent.procedure, results),
+            Ok(Rest(results)) => {
+                self.check(sent.procedure, results.clone());
+                Some(results)
+            }
             Err(RpcError::NotExecuted(
                 AcceptStatus::GarbageArguments | AcceptStatus::ProcedureUnavailable,
-            )) => self.played.rejected += 1,
+            )) => {
+                self.played.rejected += 1;
+                None
+            }
             Err(error) => panic!("{:?}: {error}", sent.procedure),
         }
     }
@@ -280,7 +291,7 @@ impl World {
     }
 
     /// Takes a call of the server, if there is one, and answers it in one of some ways.
-    fn answer(&mut self, how: u8) {
+    pub(crate) fn answer(&mut self, how: u8) {
         let Poll::Ready(Work::CallHost(call)) = self.server.poll_work(&Context::from_waker(Waker::noop()))
         else {
             return;
@@ -307,7 +318,7 @@ impl World {
     }
 
     /// Evicts all hosts: nothing remains.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.server.audit().expect("consistent tables");
         for host in self.server.snapshot(self.now(), usize::MAX).hosts {
             self.server.evict(self.now(), &format!("{:#x}", host.id)).expect("it was shown");
@@ -318,7 +329,7 @@ impl World {
     }
 }
 
-fn address(last: u8, port: u16) -> SocketAddr {
+pub(crate) fn address(last: u8, port: u16) -> SocketAddr {
     ([192, 0, 2, last], port).into()
 }
 
@@ -425,11 +436,11 @@ narrowed! {
     UnlockArgs { cookie }
 }
 
-fn object<const MAX: usize>(bytes: &[u8]) -> Opaque<MAX> {
+pub(crate) fn object<const MAX: usize>(bytes: &[u8]) -> Opaque<MAX> {
     Opaque::new(bytes.to_vec()).expect("a short one")
 }
 
-fn encoded(value: &impl Encode) -> Vec<u8> {
+pub(crate) fn encoded(value: &impl Encode) -> Vec<u8> {
     xdr::to_bytes(value).to_vec()
 }
 

@@ -1,0 +1,2 @@
+#![cfg_attr(fuzzing, no_main)]
+bodies::target!(bodies::nsm_calls);
