@@ -1,5 +1,6 @@
 //! Options of a mount as programs notice them.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::stats::{count, stats};
@@ -67,5 +68,93 @@ fn rsize_and_wsize_bound_requests() {
             );
             mounted.end();
         }
+    }
+}
+
+#[test]
+fn a_mount_over_udp_keeps_a_tree() {
+    if !can_mount() {
+        return;
+    }
+    for version in ["2", "3"] {
+        let server = Server::with_udp();
+        let mounted = Mounted::new(&server, version, &["-o", "proto=udp,mountproto=udp"]);
+        mounted.sh("mkdir -p d/e; for n in $(seq 200); do echo $n > d/e/$n; done; ln -s e/7 d/link; \
+             head -c 3000000 /dev/urandom > large; head -c 100001 /dev/urandom > d/odd; \
+             mv d/e/1 d/first; rm d/e/2; chmod 751 d/odd");
+        mounted.send_all();
+        const SUMS: &str = "find . -type f | sort | xargs sha256sum; readlink d/link; stat -c %a d/odd";
+        let (written, kept) = (mounted.sh(SUMS), sh(&server.export(), SUMS));
+        assert_eq!(written.lines().count(), 203, "{version}: {written}");
+        assert_eq!(written, kept, "{version}");
+        let counted = stats(&mounted.path);
+        // 8 KiB in version 2, and in version 3 no more than a datagram has.
+        assert!(count(&counted, "WRITE", "requests") >= 3_000_000 / 65_507, "{version}: {counted}");
+        assert_eq!(server.connections(), 0, "{version}: all goes over UDP");
+        mounted.end();
+        // Another mount has nothing in its caches.
+        let again = Mounted::new(&server, version, &["-o", "proto=udp,mountproto=udp"]);
+        assert_eq!(again.sh(SUMS), kept, "{version}");
+        assert!(count(&stats(&again.path), "READ", "requests") >= 3_000_000 / 65_507, "{version}");
+        again.end();
+        let connected = Mounted::new(&server, version, &[]);
+        assert!(server.connections() > 0, "{version}: over TCP it would be seen");
+        connected.end();
+    }
+}
+
+#[test]
+fn local_locks_are_unknown_to_the_server() {
+    if !can_mount() {
+        return;
+    }
+    // Of each kind, whether two mounts exclude each other.
+    for (option, fcntl, flock) in [
+        ("nolock", false, false),
+        ("local_lock=posix", false, true),
+        ("local_lock=flock", true, false),
+        ("local_lock=none", true, true),
+    ] {
+        let server = Server::start();
+        sh(&server.export(), "echo content > f");
+        let mounts = [0; 2].map(|_| Mounted::new(&server, "3", &["-o", option]));
+        let files = mounts.each_ref().map(|mount| mount.path("f"));
+        let excludes = |one: usize, other: usize, kind| are_exclusive((&files[one], &files[other]), kind);
+        // The kernel, or the server, excludes the programs on one mount.
+        assert_eq!((excludes(0, 0, "lockf"), excludes(0, 0, "flock")), (true, true), "{option}");
+        assert_eq!((excludes(0, 1, "lockf"), excludes(0, 1, "flock")), (fcntl, flock), "{option}");
+        let counted = stats(&mounts[1].path);
+        let calls: u64 =
+            ["LOCK", "TEST", "UNLOCK"].map(|call| count(&counted, call, "requests")).iter().sum();
+        assert_eq!(calls > 0, fcntl || flock, "{option}: {counted}");
+        mounts.into_iter().for_each(Mounted::end);
+    }
+}
+
+/// Returns whether a lock of one program keeps another one from a lock. `kind` is the function of Python's `fcntl`.
+fn are_exclusive((one, other): (&Path, &Path), kind: &str) -> bool {
+    const TRY: &str = r#"
+import fcntl, os, sys
+one, other, kind = sys.argv[1:]
+lock = getattr(fcntl, kind)
+held = open(one, "r+b")
+lock(held, fcntl.LOCK_EX)
+child = os.fork()
+if child == 0:
+    held.close() if kind == "lockf" else None
+    try:
+        lock(open(other, "r+b"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os._exit(0)
+    except BlockingIOError:
+        os._exit(1)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+"#;
+    let output = Command::new("python3").args(["-c", TRY]).args([one, other]).arg(kind).output();
+    let output = output.expect("python3 is installed");
+    match String::from_utf8_lossy(&output.stdout).trim() {
+        "0" => false,
+        "1" => true,
+        _ => panic!("{}", String::from_utf8_lossy(&output.stderr)),
     }
 }

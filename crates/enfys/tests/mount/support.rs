@@ -53,6 +53,7 @@ pub(crate) fn waits(child: &Child) -> bool {
 pub(crate) struct Server {
     dir: TempDir,
     port: u16,
+    has_udp: bool,
     child: Option<Child>,
 }
 
@@ -72,16 +73,28 @@ impl Server {
         Self::with_limit("delegations", 0)
     }
 
+    /// Starts one that serves over UDP too.
+    pub(crate) fn with_udp() -> Self {
+        let mut server = Self::created("lease-seconds", 90);
+        server.has_udp = true;
+        server.start_again();
+        server
+    }
+
     fn with_limit(name: &str, value: u32) -> Self {
+        let mut server = Self::created(name, value);
+        server.start_again();
+        server
+    }
+
+    fn created(name: &str, value: u32) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
         std::fs::create_dir(dir.path().join("export")).expect("a directory");
         let config = format!("[limits]\n{name} = {value}\n");
         std::fs::write(dir.path().join("enfys.toml"), config).expect("a file");
         // Free now; no other program requests it within the test.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
-        let mut server = Self { dir, port: port.port(), child: None };
-        server.start_again();
-        server
+        Self { dir, port: port.port(), has_udp: false, child: None }
     }
 
     /// Starts a server that was killed.
@@ -90,6 +103,10 @@ impl Server {
         let mut command = Command::new(ENFYS);
         command.args(["serve", "--squash", "none", "--versions", "2,3,4"]);
         command.args(["--listen", &format!("127.0.0.1:{}", self.port)]);
+        if self.has_udp {
+            // A call over UDP from this machine needs a port below 1024 otherwise.
+            command.args(["--udp", "--insecure"]);
+        }
         command.arg("--config").arg(self.dir.path().join("enfys.toml"));
         command.arg("--state-dir").arg(state).arg(self.export()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary");
@@ -116,6 +133,15 @@ impl Server {
     /// Returns the address at which it listens.
     pub(crate) fn address(&self) -> (&'static str, u16) {
         ("127.0.0.1", self.port)
+    }
+
+    /// Returns the number of connections to it.
+    pub(crate) fn connections(&self) -> usize {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("connections");
+        let remote = format!("0100007F:{:04X}", self.port);
+        // ESTABLISHED.
+        let is_one = |fields: &[&str]| fields.get(2) == Some(&&*remote) && fields.get(3) == Some(&"01");
+        table.lines().filter(|line| is_one(&line.split_whitespace().collect::<Vec<_>>())).count()
     }
 
     /// Returns the URL of a path of the server.
