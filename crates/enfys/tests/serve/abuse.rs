@@ -1,5 +1,6 @@
 //! All kinds of bad input at once, while a client continues to work.
 
+mod large_files;
 mod old_programs;
 mod wire;
 
