@@ -11,7 +11,7 @@ fn target(name: &str) -> fn(&[u8]) {
 
 fn recorded() -> Vec<(&'static str, Vec<u8>)> {
     let mut seeds = Vec::new();
-    for program in ["nfs3", "nfs4", "mount", "portmap", "rpcbind", "nlm", "nsm", "rquota", "nfsacl"] {
+    for program in ["nfs2", "nfs3", "nfs4", "mount", "portmap", "rpcbind", "nlm", "nsm", "rquota", "nfsacl"] {
         for golden in golden::all(program) {
             assert!(!golden.fields.is_empty() || golden.message.len() >= 20);
             seeds.extend(bodies::seeds(program, &golden.name, &golden.message));

@@ -5,6 +5,7 @@
 
 #[path = "../common/golden.rs"]
 mod golden;
+mod nfs2;
 mod nfs3;
 mod nfs4;
 mod services;
