@@ -309,7 +309,12 @@ impl Locker {
         ranges.collect()
     }
 
-    /// Returns whether this range is locked locally.
+    /// Returns the number of times that the locks were reclaimed.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.state.lock().epoch
+    }
+
+    /// Returns whether this range is locked through an open whose locks are local.
     pub(crate) fn is_local(&self, held: HeldRange) -> bool {
         self.local().iter().any(|(local, _)| *local == held)
     }

@@ -405,10 +405,10 @@ impl Nfs4 {
     async fn make_lock_known(&self, locker: &LockerUse, held: HeldRange, file: &OpenFile) -> Option<()> {
         let (range, lock_type) = (held.range, lock_type(held.kind, false));
         let locking = Locking { caller: &file.caller, file, range, lock_type, reclaim: false };
-        let mut attempts = self.attempts();
+        let (mut attempts, epoch) = (self.attempts(), locker.epoch());
         loop {
             let session = attempts.session().await.ok()?;
-            if !locker.is_local(held) {
+            if locker.epoch() != epoch && !locker.is_local(held) {
                 // Reclaimed meanwhile, or lost.
                 return Some(());
             }

@@ -104,6 +104,11 @@ pub(super) const REVOKED: SequenceStatus = SequenceStatus::EXPIRED_ALL_STATE_REV
     .union(SequenceStatus::EXPIRED_SOME_STATE_REVOKED)
     .union(SequenceStatus::ADMIN_STATE_REVOKED)
     .union(SequenceStatus::RECALLABLE_STATE_REVOKED);
+/// Flags of SEQUENCE which say that callbacks do not arrive: a recall may be lost, and its delegation is revoked a lease after it (RFC
+/// 8881 §10.4.5), although the client renews its lease.
+const UNREACHABLE: SequenceStatus = SequenceStatus::CB_PATH_DOWN
+    .union(SequenceStatus::CB_PATH_DOWN_SESSION)
+    .union(SequenceStatus::BACKCHANNEL_FAULT);
 /// Assumed until the server has sent its lease time; most have 90 s.
 pub(super) const LEASE_DEFAULT: Duration = Duration::from_secs(90);
 
@@ -117,11 +122,19 @@ struct Lease {
     shows_revoked: bool,
     /// When a reply arrived that said so, if the client has not searched for that state since.
     flagged_at: Option<Duration>,
+    /// When a reply arrived that said that callbacks do not arrive, if none to a later request says that they do.
+    unreachable_at: Option<Duration>,
 }
 
 impl Lease {
     fn new(renewed_at: Duration) -> Self {
-        Self { duration: LEASE_DEFAULT, renewed_at, shows_revoked: false, flagged_at: None }
+        Self {
+            duration: LEASE_DEFAULT,
+            renewed_at,
+            shows_revoked: false,
+            flagged_at: None,
+            unreachable_at: None,
+        }
     }
 
     /// Notes the reply to a SEQUENCE that was sent at `sent_at`. State may have been revoked before a flag appears, and while the
@@ -134,13 +147,19 @@ impl Lease {
         } else if !is_revoked && self.flagged_at.is_some_and(|flagged_at| flagged_at <= sent_at) {
             self.flagged_at = None;
         }
+        if flags.intersects(UNREACHABLE) {
+            self.unreachable_at = Some(now);
+        } else if self.unreachable_at.is_some_and(|unreachable_at| unreachable_at <= sent_at) {
+            self.unreachable_at = None;
+        }
         self.shows_revoked = is_revoked;
         self.renewed_at = self.renewed_at.max(sent_at);
     }
 
-    /// Returns whether the server has certainly revoked nothing that the client does not know.
+    /// Returns whether the server has revoked nothing that the client does not know, and could recall delegations.
     fn is_valid(&self, now: Duration) -> bool {
-        self.flagged_at.is_none() && now < self.renewed_at + self.duration
+        let has_flag = self.flagged_at.is_some() || self.unreachable_at.is_some();
+        !has_flag && now < self.renewed_at + self.duration
     }
 }
 

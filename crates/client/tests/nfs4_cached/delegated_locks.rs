@@ -276,3 +276,30 @@ fn data_that_bypassed_the_cache_are_committed_before_a_local_unlock() {
         world.run(file.release()).unwrap();
     }
 }
+
+/// The server revokes a delegation a lease after the recall, even if it has the client's renewals: a flag shows only that the client
+/// cannot be called.
+#[test]
+fn nothing_is_locked_locally_while_the_server_cannot_recall() {
+    let world = one_file();
+    let ((one, peer), (two, _)) = (mounted(&world, Version::V42), world.mounted_undelegated(Version::V42));
+    let file = world.run(one.open(b"file", &BOTH)).unwrap();
+    peer.drop_callbacks(true);
+    peer.judge(|ops| if ops.contains(&OpNum::BIND_CONN_TO_SESSION) { Fate::Hold } else { Fate::Serve });
+    let mut opening = pin!(two.open(b"file", &BOTH));
+    // The server gives the connection up, and a renewal shows it.
+    for _ in 0..4 {
+        if peer.count(OpNum::BIND_CONN_TO_SESSION) == 0 {
+            assert!(
+                world.run_for(LEASE / 5, opening.as_mut()).is_none(),
+                "the delegation is not revoked yet"
+            );
+        }
+    }
+    assert_eq!((peer.count(OpNum::BIND_CONN_TO_SESSION), peer.count(OpNum::LOCK)), (1, 0));
+    world.run(file.lock(ONE, range(0, 10), Exclusive)).unwrap();
+    assert_eq!(peer.count(OpNum::LOCK), 1, "the server knows it");
+    let other = world.run(opening).unwrap();
+    let denied = world.run(other.try_lock(TWO, range(0, 10), Exclusive)).unwrap_err();
+    assert_eq!(denied.errno(), Errno::EAGAIN);
+}

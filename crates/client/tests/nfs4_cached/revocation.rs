@@ -10,7 +10,7 @@ use client::locks::{LockKind, LockOwner, LockRange};
 use client::results::OpenMode;
 use protocol::nfs4::types::OpNum;
 
-use crate::world::{LEASE, World};
+use crate::world::{Fate, LEASE, World};
 
 const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, ..OpenOptions::READ };
 
@@ -87,4 +87,32 @@ fn a_server_near_its_bound_gets_some_delegations_back() {
         fs.open(name(FILES - 1).as_bytes(), &OpenOptions::READ).await.unwrap().close().await.unwrap();
     });
     assert_eq!(peer.compounds.borrow().len(), before);
+}
+
+/// The loss of one lock drops all data of its file that are not stable, also those that another lock protects.
+#[test]
+fn an_unlock_waits_for_writes_whose_data_were_dropped() {
+    let world = World::new();
+    let (one, peer) = world.mounted_undelegated(Version::V42);
+    let (two, _) = world.mounted_undelegated(Version::V42);
+    let (first, second) = (LockRange::new(0, 10).unwrap(), LockRange::new(100, 10).unwrap());
+    let file =
+        world.run(one.open(b"file", &OpenOptions { mode: OpenMode::BOTH, ..OpenOptions::CREATE })).unwrap();
+    world.run(file.lock(LockOwner::Process(1), first, LockKind::Exclusive)).unwrap();
+    world.run(file.lock(LockOwner::Process(2), second, LockKind::Exclusive)).unwrap();
+    peer.judge(|ops| if ops.contains(&OpNum::WRITE) { Fate::Hold } else { Fate::Serve });
+    world.run(file.write_at(100, Bytes::from_static(b"text"))).unwrap();
+    let mut unlocking = std::pin::pin!(file.unlock(LockOwner::Process(2), second));
+    assert!(world.run_for(Duration::from_secs(1), unlocking.as_mut()).is_none());
+    peer.cut(&world, true);
+    assert!(world.run_for(LEASE + Duration::from_secs(5), unlocking.as_mut()).is_none());
+    let other = world.run(two.open(b"file", &BOTH)).unwrap();
+    world.run(other.try_lock(LockOwner::Process(1), first, LockKind::Exclusive)).unwrap();
+    peer.cut(&world, false);
+    assert!(world.run_for(Duration::from_secs(10), unlocking.as_mut()).is_none());
+    assert!(peer.count(OpNum::TEST_STATEID) > 0, "the first lock is lost");
+    assert_eq!(peer.count(OpNum::LOCKU), 0, "the WRITE may be executed later");
+    peer.release(&world);
+    world.run(unlocking).unwrap();
+    assert_eq!(peer.count(OpNum::LOCKU), 1);
 }

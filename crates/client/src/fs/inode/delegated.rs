@@ -33,6 +33,18 @@ impl Inode {
             self.commit_uncached().await;
         } else {
             self.sync_data().await;
+            // WRITEs of data that were dropped since may be under way, and the next holder's must follow them.
+            self.writes_ended().await;
+        }
+    }
+
+    /// Waits until the WRITEs have ended that are under way now.
+    async fn writes_ended(&self) {
+        let shared = &self.mount.shared;
+        let ticket = shared.state.lock().writes.requests_ended(self.node.id);
+        if let Some(ticket) = ticket {
+            // The client has ended: there is nothing to wait for.
+            let _ = shared.flusher.wait(ticket).await;
         }
     }
 
@@ -172,11 +184,8 @@ impl DelegatedCache for Shared {
 
     fn writes_ended(self: Arc<Self>, handle: FileHandle) -> CacheWork {
         Box::pin(async move {
-            let Some(inode) = self.find(&handle) else { return };
-            let ticket = self.state.lock().writes.requests_ended(inode.node.id);
-            if let Some(ticket) = ticket {
-                // The client has ended: there is nothing to wait for.
-                let _ = self.flusher.wait(ticket).await;
+            if let Some(inode) = self.find(&handle) {
+                inode.writes_ended().await;
             }
         })
     }
