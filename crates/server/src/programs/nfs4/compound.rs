@@ -257,9 +257,9 @@ impl<'r> Compound<'r> {
         self.client().ok().or(self.sender.as_ref()).map(|client| &**client)
     }
 
-    /// Finds the client of a 4.0 connection, if delegations need it.
+    /// Finds the client of a 4.0 connection, if it is not known yet and delegations need it.
     pub(crate) fn find_sender(&mut self) {
-        if self.minor == 0 && self.state().has_delegations(Conflict::Any) {
+        if self.minor == 0 && self.sender.is_none() && self.state().has_delegations(Conflict::Any) {
             self.sender = self.request.connection.v40_owner.get();
         }
     }

@@ -68,6 +68,9 @@ impl<'r> Compound<'r> {
         if !self.may_have_holder(mask) {
             return Ok(None);
         }
+        // RFC 7530 §16.16.6 has the server "avoid querying the client" that sent the compound. On a new connection the stateid of
+        // an earlier operation may be the first that names it.
+        self.find_sender();
         let client = self.who();
         let held = ask_holder(self.request, client, (file.export, &file.handle)).await?;
         // It may have waited: attributes from an earlier operation may be older than the holder's last writes.

@@ -385,3 +385,17 @@ fn requests_one_callback_connection_at_a_time() {
     assert!(Called::make(&lab, 902, last).0.outbox.is_hung_up(), "its client was removed");
     assert!(!Called::take(&lab, 903).0.outbox.is_hung_up());
 }
+
+#[test]
+fn write_identifies_holder_on_new_connection_for_later_operations() {
+    let (mut lab, called, _other) = scene();
+    let (file, held) = hold_to_write(&mut lab);
+    lab.lab.connection = Arc::clone(&Lab::without_session(Arc::clone(&lab.lab.server), 70).connection);
+    let data = Opaque::from_static(b"hello");
+    let write = Op::Write(WriteArgs { stateid: held, offset: 0, stable: StableHow::FileSync, data });
+    let args = compound0(vec![putfh(file), write, getattr(&[n::CHANGE, n::SIZE])]);
+    let mut flight = lab.lab.start_compound(&args);
+    let result = flight.poll();
+    assert!(called.calls().is_empty(), "the GETATTR is the holder's");
+    assert_eq!(attributes_in(result.expect("an answer").results.last().unwrap()).size, Some(5));
+}
