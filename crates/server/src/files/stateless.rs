@@ -87,9 +87,10 @@ pub(crate) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
 /// Returns a file's attributes, with those that the holder of a write delegation keeps.
 ///
 /// # Errors
-/// [`Error::Later`] if the holder neither answers nor returns the delegation in time.
+/// [`Error::Later`] if the holder neither answers nor returns the delegation in time. Those of
+/// [`Backend::getattr`](vfs::Backend::getattr).
 pub(crate) async fn attributes(request: &Request<'_>, target: &Target<'_>) -> Result<Attributes, Error> {
-    let held = ask_holder(request, None, (target.export, &target.handle)).await.map_err(|_| Error::Later)?;
+    let held = ask_holder(request, None, (target.export, &target.handle)).await?;
     let backend = &target.export.backend;
     let mut seen = backend.getattr(&target.context, &target.handle).await;
     if let Ok(attributes) = &mut seen

@@ -31,13 +31,14 @@ impl State {
         now + ANSWER_MAX.min(self.lease / 3)
     }
 
-    /// Asks the holder of another client's write delegation of a file, or gets the answer to query `number`.
+    /// Asks the holder of another client's write delegation of a file, or gets the answer to query `number`. `change` is the file's
+    /// change attribute, read before the call.
     pub fn query_holder(
         &self,
         now: Now,
         deadline: Duration,
         client: Option<&Client>,
-        file: FileKey,
+        (file, change): (FileKey, u64),
         number: Option<u64>,
     ) -> HolderQuery {
         let mut shard = self.shards[self.shard_of(file)].lock();
@@ -54,7 +55,7 @@ impl State {
             let held = delegation.held_attributes(entry_id, now.wall);
             return held.map_or(HolderQuery::Refused, HolderQuery::Answered);
         }
-        let (asked, is_new) = delegation.queries.ask();
+        let (asked, is_new) = delegation.queries.ask(change);
         let number = number.unwrap_or(asked);
         let call = is_new.then(|| {
             let attributes = HolderQueries::requested(delegation.times.is_some());
@@ -72,7 +73,7 @@ impl State {
     }
 
     /// Overwrites attributes that were read later with the holder's answer. Its times are the newest known ones: it may have
-    /// set others meanwhile, which the file shows already. Returns false if the delegation has ended: the attributes must be read
+    /// set others meanwhile, which the file shows already. The change attribute is that of the answer. Returns false if the delegation has ended: the attributes must be read
     /// again. The file may show all changes of the holder by then, and more; the old answer with a newer `change` would be
     /// used from then on.
     #[must_use]
@@ -82,8 +83,9 @@ impl State {
         if !shard.is_delegation(held.entry_id) {
             return false;
         }
-        let times = shard.delegation_at(held.entry_id.index).times.as_ref();
-        held.apply(times.map(|times| times.known), attributes);
+        let delegation = shard.delegation_at(held.entry_id.index);
+        let times = delegation.times.as_ref().map(|times| times.known);
+        held.apply(delegation.queries.newest_size(), times, attributes);
         true
     }
 
@@ -92,11 +94,16 @@ impl State {
         self.shards[held.entry_id.shard].lock().is_delegation(held.entry_id)
     }
 
-    /// Notes that the file system shows the change that the holder reported.
-    pub fn change_shown(&self, held: &HeldAttributes) {
+    /// Notes that the file system shows the change that the holder reported, and that others see it with this change attribute.
+    pub fn change_shown(&self, held: &mut HeldAttributes, change: u64) {
+        let before = std::mem::replace(&mut held.change, change);
         let (mut shard, entry_id) = (self.shards[held.entry_id.shard].lock(), held.entry_id);
-        if shard.is_delegation(entry_id)
-            && let Some(times) = &mut shard.delegation_at_mut(entry_id.index).times
+        if !shard.is_delegation(entry_id) {
+            return;
+        }
+        let delegation = shard.delegation_at_mut(entry_id.index);
+        delegation.queries.change_shown(before, change);
+        if let Some(times) = &mut delegation.times
             && let Some(shown) = held.times
         {
             times.is_changed &= times.known.modified > shown.modified;

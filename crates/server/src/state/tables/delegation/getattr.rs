@@ -23,6 +23,8 @@ struct HolderReply {
     size: u64,
     /// Whether the holder has changes that the server has not seen.
     is_modified: bool,
+    /// The change attribute that others see with this size; see [`HeldAttributes::change`].
+    change: u64,
 }
 
 /// Attributes that the holder of a delegation knows better than the file system.
@@ -32,6 +34,9 @@ pub struct HeldAttributes {
     pub(crate) entry_id: EntryId,
     /// Bytes, if the holder has changes that the server has not seen.
     size: Option<u64>,
+    /// The change attribute that goes with `size`. The file had it before the holder was asked, or it was made for this answer: no
+    /// state of the file after the answer has it, except with this size.
+    pub(crate) change: u64,
     /// The file's times, if the holder maintains them.
     pub(crate) times: Option<FileTimes>,
     /// Whether the file has changed and the file system does not show it yet.
@@ -39,9 +44,20 @@ pub struct HeldAttributes {
 }
 
 impl HeldAttributes {
-    /// Overwrites attributes of the file system. `times` are the newest known times, if the holder maintains them.
-    pub(crate) fn apply(&self, times: Option<FileTimes>, attributes: &mut Attributes) {
-        attributes.size = self.size.unwrap_or(attributes.size);
+    /// Overwrites attributes of the file system. `newest_size` is that of the holder's last answer, and `times` are the newest known
+    /// times, if the holder maintains them.
+    ///
+    /// The file system's change attribute may include changes that the holder has sent since its answer. With the old size it would
+    /// hide them for good, so that the older one is shown. A newer size with an older change attribute hides nothing.
+    pub(crate) fn apply(
+        &self,
+        newest_size: Option<u64>,
+        times: Option<FileTimes>,
+        attributes: &mut Attributes,
+    ) {
+        if let Some(size) = self.size {
+            (attributes.size, attributes.change) = (newest_size.unwrap_or(size), self.change);
+        }
         if let Some(FileTimes { accessed, modified }) = times {
             (attributes.accessed, attributes.modified) = (accessed, modified);
             // RFC 9754 §5: "The change time can be derived from the modify time."
@@ -57,6 +73,8 @@ pub(crate) struct HolderQueries {
     granted_change: u64,
     asked: u64,
     answered: u64,
+    /// The file's `change` before the last query.
+    change_before: u64,
     reply: Option<HolderReply>,
 }
 
@@ -80,11 +98,28 @@ impl HolderQueries {
         self.answered >= number
     }
 
-    /// Begins a query, or joins the pending one. Returns its number, and whether it is new.
-    pub(crate) fn ask(&mut self) -> (u64, bool) {
+    /// Begins a query, or joins the pending one. Returns its number, and whether it is new. `change` is the file's, read before this.
+    pub(crate) fn ask(&mut self, change: u64) -> (u64, bool) {
         let is_new = !self.is_pending();
-        self.asked += u64::from(is_new);
+        if is_new {
+            self.asked += 1;
+            self.change_before = change;
+        }
         (self.asked, is_new)
+    }
+
+    /// Returns the size in the last answer, if the holder has changed the file.
+    pub(crate) fn newest_size(&self) -> Option<u64> {
+        self.reply.filter(|reply| reply.is_modified).map(|reply| reply.size)
+    }
+
+    /// Notes that others see another change attribute with the answer that had `before`.
+    pub(crate) fn change_shown(&mut self, before: u64, change: u64) {
+        if let Some(reply) = &mut self.reply
+            && reply.change == before
+        {
+            reply.change = change;
+        }
     }
 
     /// Returns the attributes to request.
@@ -104,7 +139,7 @@ impl HolderQueries {
             }
             // §10.4.3: "If the value cc is equal to sc, the file is not modified".
             let is_modified = reported.change? != self.granted_change;
-            Some(HolderReply { size: reported.size?, is_modified })
+            Some(HolderReply { size: reported.size?, is_modified, change: self.change_before })
         });
     }
 
@@ -116,15 +151,16 @@ impl HolderQueries {
         times: Option<&mut DelegatedTimes>,
         now: Timestamp,
     ) -> Option<HeldAttributes> {
-        let HolderReply { size, is_modified } = self.reply?;
+        let HolderReply { size, is_modified, change } = self.reply?;
         let size = is_modified.then_some(size);
         let Some(times) = times else {
-            return Some(HeldAttributes { entry_id, size, times: None, is_changed: is_modified });
+            return Some(HeldAttributes { entry_id, size, change, times: None, is_changed: is_modified });
         };
         times.accept_reported(now);
         // Every change of the holder has a time. An answer from before a SETATTR of the times does not count as a change: it
         // would give the file another time.
-        Some(HeldAttributes { entry_id, size, times: Some(times.known), is_changed: times.is_changed })
+        let (known, is_changed) = (times.known, times.is_changed);
+        Some(HeldAttributes { entry_id, size, change, times: Some(known), is_changed })
     }
 }
 

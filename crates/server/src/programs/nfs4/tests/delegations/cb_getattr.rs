@@ -216,3 +216,55 @@ fn verify_asks_the_holder() {
     assert_eq!(other.status(vec![putfh(file), verify]), Status::OK);
     assert!(holder.calls().is_empty(), "other attributes are known here");
 }
+
+#[test]
+fn old_answer_does_not_hide_later_write_of_holder() {
+    for method in [Method::Setattr, Method::Getattr] {
+        let (exported, backend) = faulty();
+        let Scene { lab, mut holder, mut other, file } = scene_in(lab_of(vec![exported]));
+        let mut third = lab.reachable(b"third", 13);
+        let stateid = hold(&mut holder, "file", BOTH);
+        let ask = || vec![putfh(file), getattr(&ASKED)];
+        let mut flights = [other.start(1, ask()), third.start(1, ask())];
+        assert!(flights.iter_mut().all(|flight| flight.poll().is_none()));
+        // The first request is slow after the answer, and the holder sends what it has written since.
+        let gate = Gate::new();
+        backend.add(Rule::on(method, Fault::Hold(gate.clone())).times(1));
+        answer_getattr(&holder, 777, 1);
+        assert!(flights[0].poll().is_none());
+        assert_eq!(holder.status(vec![putfh(file), write(stateid)]), Status::OK);
+        let shared = answered(flights[1].poll());
+        gate.open();
+        let first = answered(flights[0].poll());
+        assert_eq!((first.size, shared.size), (Some(1), Some(1)));
+        assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
+        let last = other.attributes(&["export", "file"], &ASKED);
+        assert_eq!(last.size, Some(5));
+        // A client that has seen the old size detects the change.
+        assert!(first.change < last.change && shared.change < last.change, "{first:?} {shared:?} {last:?}");
+    }
+}
+
+#[test]
+fn newest_answer_counts_for_slow_requests() {
+    let (exported, backend) = faulty();
+    let Scene { lab, mut holder, mut other, file } = scene_in(lab_of(vec![exported]));
+    let mut third = lab.reachable(b"third", 13);
+    hold(&mut holder, "file", BOTH);
+    let ask = || vec![putfh(file), getattr(&ASKED)];
+    let mut slow = other.start(1, ask());
+    assert!(slow.poll().is_none());
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Setattr, Fault::Hold(gate.clone())).times(1));
+    answer_getattr(&holder, 777, 6);
+    assert!(slow.poll().is_none());
+    let mut later = third.start(1, ask());
+    assert!(later.poll().is_none());
+    answer_getattr(&holder, 777, 7);
+    let later = answered(later.poll());
+    gate.open();
+    let slow = answered(slow.poll());
+    // Its change attribute is the newer one, so that its size must not be the older one.
+    assert!(slow.change > later.change);
+    assert_eq!((later.size, slow.size), (Some(7), Some(7)));
+}

@@ -241,6 +241,7 @@ fn set_times_survive_late_cb_getattr_reply() {
     assert!(flight.poll().is_none(), "the holder is asked");
     let handed = hand_in(stateid, times(second(REPORTED_LATER), second(REPORTED_LATER)));
     assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
+    let own = seen(&mut scene.holder, file);
     // The holder reports that it has changed the file.
     answer_getattr(
         &scene.holder,
@@ -250,7 +251,31 @@ fn set_times_survive_late_cb_getattr_reply() {
     assert_eq!(reported.time_modify, second(REPORTED_LATER));
     assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
     let after = seen(&mut scene.other, file);
-    assert_eq!((after.change, after.time_modify), (reported.change, second(REPORTED_LATER)));
+    assert_eq!((after.change, after.time_modify), (own.change, second(REPORTED_LATER)));
+    // The file changed after the holder was asked: its size then is not that of the answer.
+    assert!(reported.change < after.change && reported.size != after.size);
+}
+
+#[test]
+fn old_answer_without_new_times_does_not_hide_write() {
+    let (mut scene, stateid, backend) = kept_slowly();
+    let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
+    let held = holder_reply(change.map(|change| change + 1), REPORTED_FIRST, REPORTED_FIRST);
+    let first = reported(&mut scene, 1, held.clone());
+    assert_eq!(first.size, Some(777));
+    let mut flight = scene.other.start(2, vec![putfh(file), getattr(&ASKED)]);
+    assert!(flight.poll().is_none(), "the holder is asked");
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Getattr, Fault::Hold(gate.clone())).times(1));
+    answer_getattr(&scene.holder, held);
+    assert!(flight.poll().is_none(), "the file is looked at");
+    assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
+    gate.open();
+    let second = answered(flight.poll());
+    assert_eq!((second.size, second.change), (first.size, first.change), "nothing new is known");
+    assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
+    let last = seen(&mut scene.other, file);
+    assert!(last.size == Some(5) && last.change > second.change);
 }
 
 #[test]
