@@ -30,7 +30,7 @@ fn every_scenario_holds_for_every_seed() {
 }
 
 /// Failures that long runs have found, fixed since.
-const FOUND: [(&str, u64); 24] = [
+const FOUND: [(&str, u64); 36] = [
     ("client-cached-mixed", 144),
     ("client-cached-mixed", 204),
     ("client-cached-mixed", 731),
@@ -44,12 +44,24 @@ const FOUND: [(&str, u64); 24] = [
     ("client-cached-mixed", 6274),
     ("client-cached-mixed", 8326),
     ("client-cached-v40", 2404),
+    ("client-cached-v40", 4100),
+    ("client-cached-v40", 7682),
+    ("client-cached-v40", 7875),
+    ("client-cached-v40", 9824),
+    ("client-mixed", 1382),
+    ("client-mixed", 2229),
     ("client-revoked", 291),
     ("client-revoked", 304),
     ("client-revoked", 317),
     ("client-revoked", 442),
     ("client-revoked", 646),
     ("client-revoked", 649),
+    ("client-revoked", 3246),
+    ("client-revoked", 5504),
+    ("client-v40", 2645),
+    ("client-v40", 3592),
+    ("client-v40", 4280),
+    ("client-v41", 324),
     ("delegations", 1380),
     ("mute", 1834),
     ("notices", 8225),
