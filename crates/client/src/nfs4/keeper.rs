@@ -557,12 +557,18 @@ impl Nfs4 {
         self.give_back_all().await;
         self.unwatch_all().await;
         self.background.idle().await;
+        let mut has_registered = false;
         for _ in 0..SESSIONS_LOST_MAX {
             let session = self.session().await?;
             match self.setup().leave(&session).await {
                 Ok(true) => return Ok(()),
-                // One task makes sessions: another one here would be in the way.
-                Ok(false) => session.lose(Status::STALE_CLIENTID),
+                // It knew the client a moment ago.
+                Ok(false) if has_registered => return Ok(()),
+                Ok(false) => {
+                    // One task makes sessions: another one here would be in the way.
+                    session.lose(Status::STALE_CLIENTID);
+                    has_registered = true;
+                }
                 // The session was lost meanwhile, and there is a new one.
                 Err(OpError::Status(Status::CLIENTID_BUSY)) => {}
                 Err(error) => return Err(error),
