@@ -155,7 +155,8 @@ impl Nfs4 {
         let mut again = None;
         for _ in 0..CONFIRMS_MAX {
             let opening = again.as_ref().unwrap_or(opening);
-            match self.try_open(session, caller, owner, opening).await? {
+            // On the heap: futures around it stay as small as before.
+            match Box::pin(self.try_open(session, caller, owner, opening)).await? {
                 Ok(Some(opened)) => return Ok(Ok(opened)),
                 Ok(None) => again = Some(opening.again()),
                 Err(error) => return Ok(Err(error)),
