@@ -505,6 +505,11 @@ impl Locker {
         self.state.lock().exclusive().contains(&(open, stateid))
     }
 
+    /// Returns whether this is the stateid of the locks through an open.
+    pub(crate) fn has_stateid(&self, open: u32, stateid: Stateid) -> bool {
+        self.snapshot(open).stateid == Some(stateid)
+    }
+
     /// Returns the lock stateids with the numbers of their opens.
     pub(crate) fn stateids(&self) -> Vec<(u32, Stateid)> {
         let state = self.state.lock();

@@ -31,7 +31,7 @@ use super::open_args::{Wanted, granted};
 use super::ops::lock_type;
 use super::owned::{OpenedFile, Opening};
 use super::recovery::RENAMES_MAX;
-use super::statuses::{Recovery, recovery};
+use super::statuses::{Recovery, is_revoked, recovery};
 use super::wire::{Results, put};
 use crate::attributes::{Before, Changed, Timestamp};
 use crate::config::Caller;
@@ -380,10 +380,7 @@ impl Nfs4 {
                     _ => None,
                 })
             });
-            let is_revoked = |status: &Status| {
-                matches!(*status, Status::ADMIN_REVOKED | Status::DELEG_REVOKED | Status::EXPIRED)
-            };
-            if tested.is_ok_and(|statuses| statuses.iter().any(is_revoked)) {
+            if tested.is_ok_and(|statuses| statuses.iter().any(|status| is_revoked(*status))) {
                 return true;
             }
         }

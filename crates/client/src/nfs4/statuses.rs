@@ -46,6 +46,11 @@ pub(crate) fn recovery(status: Status) -> Recovery {
     TABLE.iter().find(|(listed, _)| *listed == status).map_or(Recovery::Fail, |(_, recovery)| *recovery)
 }
 
+/// Returns whether a status says that the server has revoked the state. It does not say so of state that has ended otherwise, as by LOCKU.
+pub(super) fn is_revoked(status: Status) -> bool {
+    matches!(status, Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED)
+}
+
 /// What becomes of a file that the server does not let this client open again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unopened {

@@ -303,3 +303,48 @@ fn nothing_is_locked_locally_while_the_server_cannot_recall() {
     let denied = world.run(other.try_lock(TWO, range(0, 10), Exclusive)).unwrap_err();
     assert_eq!(denied.errno(), Errno::EAGAIN);
 }
+
+/// Under a delegation, data stay in the cache although a lock that the server knows is unlocked. If the server had revoked both, they are
+/// not sent with the lock that another owner has got since. The refusal of the WRITE or of the LOCKU shows it first.
+#[test]
+fn data_of_a_revoked_lock_are_not_written_under_the_next_one() {
+    for late in [OpNum::LOCKU, OpNum::WRITE] {
+        let world = one_file();
+        let ((one, peer), (two, _)) =
+            (mounted(&world, Version::V42), world.mounted_undelegated(Version::V42));
+        let other = world.run(two.open(b"file", &BOTH)).unwrap();
+        let first = world.run(one.open(b"file", &BOTH)).unwrap();
+        world.run(first.lock(ONE, LockRange::WHOLE, Exclusive)).unwrap();
+        world.run(other.close()).unwrap();
+        let second = world.run(one.open(b"file", &BOTH)).unwrap();
+        assert_eq!((held(&one), peer.count(OpNum::LOCK)), (1, 1), "the delegation is newer than the lock");
+        peer.cut(&world, true);
+        let mut locking = pin!(second.lock(TWO, LockRange::WHOLE, Exclusive));
+        assert!(world.run_for(Duration::ZERO, locking.as_mut()).is_none());
+        world.run(first.write_at(0, Bytes::from_static(b"stale"))).unwrap();
+        // The WRITE begins under the lock.
+        assert!(world.run_for(Duration::from_secs(2), locking.as_mut()).is_none());
+        let mut unlocking = pin!(first.unlock(ONE, LockRange::WHOLE));
+        assert!(world.run_for(LEASE + Duration::from_secs(5), unlocking.as_mut()).is_none());
+        let other = world.run(two.open(b"file", &BOTH)).unwrap();
+        world.run(other.lock(ONE, LockRange::WHOLE, Exclusive)).unwrap();
+        world.run(other.write_at(0, Bytes::from_static(b"other"))).unwrap();
+        world.run(other.unlock(ONE, LockRange::WHOLE)).unwrap();
+        world.run(other.close()).unwrap();
+        peer.judge(move |ops| {
+            let is_held = ops.contains(&OpNum::TEST_STATEID) || ops.contains(&late);
+            if is_held { Fate::Hold } else { Fate::Serve }
+        });
+        peer.cut(&world, false);
+        world.run(locking.as_mut()).unwrap();
+        let unlocked = world.run_for(Duration::from_secs(1), unlocking.as_mut());
+        assert_eq!(unlocked.is_none(), late == OpNum::LOCKU);
+        peer.release(&world);
+        if unlocked.is_none() {
+            world.run(unlocking.as_mut()).unwrap();
+        }
+        world.pass(LEASE);
+        let other = world.run(two.open(b"file", &OpenOptions::READ)).unwrap();
+        assert_eq!(world.run(other.read_at(0, 5)).unwrap().concat(), b"other", "{late:?} is late");
+    }
+}

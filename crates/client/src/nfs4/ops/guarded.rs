@@ -9,7 +9,7 @@ use std::future::Future;
 use protocol::nfs4::types::{Stateid, Status};
 
 use super::super::Nfs4;
-use super::super::statuses::{Recovery, recovery};
+use super::super::statuses::{Recovery, is_revoked, recovery};
 use super::REOPENS_MAX;
 use crate::config::Caller;
 use crate::error::OpError;
@@ -49,7 +49,7 @@ impl Nfs4 {
             };
             match recovery(status) {
                 Recovery::Retry => {}
-                Recovery::Reopen => self.refused(file, guard, stateid).await?,
+                Recovery::Reopen => self.refused(file, guard, stateid, status).await?,
                 // The open has the mode.
                 Recovery::Fail if status == Status::OPENMODE => break,
                 _ => return Err(OpError::Status(status)),
@@ -70,8 +70,15 @@ impl Nfs4 {
         Some((Guard::Delegation, stateid))
     }
 
-    /// Notes that the server has refused a stateid, unless it was replaced, has ended, or may end with a LOCKU under way.
-    async fn refused(&self, file: &OpenFile, guard: Guard, refused: Stateid) -> Result<(), OpError> {
+    /// Notes that the server has refused a stateid, unless it was replaced or has ended; or may end with a LOCKU under way, if the status
+    /// does not say that it was revoked.
+    async fn refused(
+        &self,
+        file: &OpenFile,
+        guard: Guard,
+        refused: Stateid,
+        status: Status,
+    ) -> Result<(), OpError> {
         match guard {
             Guard::Delegation => {
                 if self.delegations.stateid_of_writes(&file.handle, &file.caller) == Some(refused) {
@@ -81,7 +88,11 @@ impl Nfs4 {
                 Ok(())
             }
             Guard::Lock(locker, open) => {
-                if !locker.has_exclusive(open, refused) {
+                let is_lost = match is_revoked(status) {
+                    true => locker.has_stateid(open, refused),
+                    false => locker.has_exclusive(open, refused),
+                };
+                if !is_lost {
                     return Ok(());
                 }
                 self.lock_revoked(&locker, open, &file.caller, refused).await;
@@ -91,7 +102,13 @@ impl Nfs4 {
     }
 
     /// Notes that the server has revoked the locks with a stateid.
-    async fn lock_revoked(&self, locker: &LockerUse, open: u32, caller: &Caller, stateid: Stateid) {
+    pub(super) async fn lock_revoked(
+        &self,
+        locker: &LockerUse,
+        open: u32,
+        caller: &Caller,
+        stateid: Stateid,
+    ) {
         locker.lose_of_open(open);
         self.locks_lost(&locker.file);
         if self.has_sessions() {

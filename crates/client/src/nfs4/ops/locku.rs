@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::nfs4::types::Status;
 
 use super::super::Nfs4;
-use super::super::statuses::{Recovery, recovery};
+use super::super::statuses::{Recovery, is_revoked, recovery};
 use super::super::wire::take;
 use crate::config::Caller;
 use crate::error::OpError;
@@ -73,11 +73,11 @@ impl Nfs4 {
         range: LockRange,
         part: Unlocking,
     ) -> Result<(), OpError> {
-        if part.snapshot.stateid.is_none() {
+        let Some(stateid) = part.snapshot.stateid else {
             // The server has dropped the lock.
             locker.unlocked(part, range, None);
             return Ok(());
-        }
+        };
         let mut attempts = self.attempts();
         let (session, sent) = loop {
             let session = attempts.session().await?;
@@ -104,6 +104,10 @@ impl Nfs4 {
                 Recovery::Retry => {}
                 // The server does not know the lock, unless it was reclaimed meanwhile.
                 Recovery::Reopen => {
+                    // Under a delegation, data that were written under the lock may not be at the server yet.
+                    if self.has_sessions() && is_revoked(status) && locker.has_stateid(part.open, stateid) {
+                        self.lock_revoked(locker, part.open, caller, stateid).await;
+                    }
                     locker.unlocked(part, range, None);
                 }
                 _ => return Err(OpError::Status(status)),
