@@ -179,7 +179,11 @@ impl World {
         let clock = Arc::new(Clock::default());
         let slowness = Slowness::new(Arc::clone(&clock), rng.next_u64());
         let options = MemOptions { is_volatile: true, ..MemOptions::default() };
-        let backend = Arc::new(SlowFs::of(MemFs::new(&options), slowness));
+        let files = {
+            let clock = Arc::clone(&clock);
+            MemFs::new(&options).with_clock(move || moment(clock.now()).wall)
+        };
+        let backend = Arc::new(SlowFs::of(files, slowness));
         let logs = Arc::new(Logs::new(Arc::clone(&clock), rng.next_u64()));
         let mut world = Self {
             backend,

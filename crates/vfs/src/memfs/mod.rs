@@ -32,6 +32,7 @@ mod table;
 mod unstable;
 mod xattr;
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -121,6 +122,16 @@ pub struct MemFs {
     /// Whether users have quotas.
     has_quotas: AtomicBool,
     when_full: Option<WhenFull>,
+    clock: Option<FileClock>,
+}
+
+/// The time of day at which an operation is executed.
+struct FileClock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl std::fmt::Debug for FileClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FileClock")
+    }
 }
 
 /// Called for refusals because of space.
@@ -206,7 +217,15 @@ impl MemFs {
         let shared = Arc::new(Shared { state: RwLock::new(state), changes: AtomicU64::new(0), verifier });
         let properties = properties(max_file_size, options.is_read_only);
         let has_quotas = AtomicBool::new(options.quota_bytes.is_some());
-        Self { shared, root, identity: options.identity, properties, has_quotas, when_full: None }
+        Self {
+            shared,
+            root,
+            identity: options.identity,
+            properties,
+            has_quotas,
+            when_full: None,
+            clock: None,
+        }
     }
 
     /// Loses unstable data if the file system [is volatile](MemOptions::is_volatile), and changes the write
@@ -228,6 +247,22 @@ impl MemFs {
     pub fn when_full(mut self, notify: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.when_full = Some(WhenFull(Arc::new(notify)));
         self
+    }
+
+    /// Takes file times from `clock` when an operation is executed, as file systems of an operating system do, instead of
+    /// [`Context::now`], which is the time of the request.
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.clock = Some(FileClock(Arc::new(clock)));
+        self
+    }
+
+    /// Returns the context of an operation that is executed now.
+    fn at_present<'c>(&self, context: &'c Context) -> Cow<'c, Context> {
+        match &self.clock {
+            None => Cow::Borrowed(context),
+            Some(clock) => Cow::Owned(Context { now: (clock.0)(), ..context.clone() }),
+        }
     }
 
     /// Answers from the state.
@@ -363,6 +398,7 @@ impl Backend for MemFs {
         guard: Option<Timestamp>,
         authority: Authority,
     ) -> Op<'a, Change> {
+        let context = &*self.at_present(context);
         self.act(file, |state, file| state.setattr(context, file, set, guard, authority))
     }
 
@@ -384,6 +420,7 @@ impl Backend for MemFs {
     }
 
     fn readlink<'a>(&'a self, context: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)> {
+        let context = &*self.at_present(context);
         self.access_content(link, context.now, |state, link| state.readlink(link), |answer| &mut answer.1)
     }
 
@@ -394,6 +431,7 @@ impl Backend for MemFs {
         request: ReadRequest,
         into: &mut BytesMut,
     ) -> Op<'a, Read> {
+        let context = &*self.at_present(context);
         let read = |state: &State, file| state.read(context, file, request, into);
         self.access_content(file, context.now, read, |answer| &mut answer.attributes)
     }
@@ -407,6 +445,7 @@ impl Backend for MemFs {
         stability: Stability,
         authority: Authority,
     ) -> Op<'a, Written> {
+        let context = &*self.at_present(context);
         let group = context.group.as_ref().filter(|_| stability != Stability::Unstable);
         self.act(file, |state, file| {
             let Some(group) = group.filter(|_| state.unstable.is_some()) else {
@@ -431,6 +470,7 @@ impl Backend for MemFs {
         what: &Create,
         set: &SetAttributes,
     ) -> Op<'a, Created> {
+        let context = &*self.at_present(context);
         self.act(directory, |state, directory| state.create(context, directory, name, what, set))
     }
 
@@ -441,6 +481,7 @@ impl Backend for MemFs {
         name: &[u8],
         removal: Removal,
     ) -> Op<'a, Change> {
+        let context = &*self.at_present(context);
         self.act(directory, |state, directory| state.remove(context, directory, name, removal))
     }
 
@@ -450,6 +491,7 @@ impl Backend for MemFs {
         from: (&'a Handle, &'a [u8]),
         to: (&'a Handle, &'a [u8]),
     ) -> Op<'a, Renamed> {
+        let context = &*self.at_present(context);
         self.act_on_two((from.0, to.0), |state, source, target| {
             state.rename(context, (source, from.1), (target, to.1))
         })
@@ -462,6 +504,7 @@ impl Backend for MemFs {
         directory: &'a Handle,
         name: &'a [u8],
     ) -> Op<'a, Linked> {
+        let context = &*self.at_present(context);
         self.act_on_two((file, directory), |state, file, directory| {
             state.link(context, file, directory, name)
         })
@@ -474,6 +517,7 @@ impl Backend for MemFs {
         request: ReadDir,
         visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
     ) -> Op<'a, ReadDirEnd> {
+        let context = &*self.at_present(context);
         let list = |state: &State, directory| state.readdir(context, directory, request, visit);
         self.access_content(directory, context.now, list, |answer| &mut answer.directory)
     }
@@ -541,6 +585,7 @@ impl Backend for MemFs {
         length: u64,
         authority: Authority,
     ) -> Op<'a, Change> {
+        let context = &*self.at_present(context);
         self.act(file, |state, file| state.allocate(context, file, (offset, length), authority))
     }
 
@@ -552,6 +597,7 @@ impl Backend for MemFs {
         length: u64,
         authority: Authority,
     ) -> Op<'a, Change> {
+        let context = &*self.at_present(context);
         self.act(file, |state, file| state.deallocate(context, file, (offset, length), authority))
     }
 
@@ -563,16 +609,19 @@ impl Backend for MemFs {
         length: u32,
         authority: Authority,
     ) -> Op<'a, Written> {
+        let context = &*self.at_present(context);
         self.act(file, |state, file| state.write_hole(context, file, (offset, length), authority))
     }
 
     fn clone_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Change> {
+        let context = &*self.at_present(context);
         self.act_on_two((&range.source, &range.destination), |state, source, destination| {
             state.clone_range(context, (source, destination), range)
         })
     }
 
     fn copy_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Copied> {
+        let context = &*self.at_present(context);
         self.act_on_two((&range.source, &range.destination), |state, source, destination| {
             state.copy_range(context, (source, destination), range)
         })
@@ -589,6 +638,7 @@ impl Backend for MemFs {
         kind: AclKind,
         acl: Option<&'a Acl>,
     ) -> Op<'a, Change> {
+        let context = &*self.at_present(context);
         self.act(file, |state, file| state.set_acl(context, file, kind, acl))
     }
 
@@ -604,6 +654,7 @@ impl Backend for MemFs {
         value: &'a Bytes,
         how: SetXattr,
     ) -> Op<'a, Change> {
+        let context = &*self.at_present(context);
         self.act(file, |state, file| state.set_xattr(context, file, name, value, how))
     }
 
@@ -612,6 +663,7 @@ impl Backend for MemFs {
     }
 
     fn remove_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Change> {
+        let context = &*self.at_present(context);
         self.act(file, |state, file| state.remove_xattr(context, file, name))
     }
 }

@@ -135,17 +135,17 @@ pub(crate) struct CallLog {
 
 impl CallLog {
     /// Reads the `records` of earlier processes, oldest first; ignores invalid ones. `secret` is the result of [`secret`]. `answered`
-    /// are calls whose replies are kept elsewhere.
+    /// are calls whose replies are kept elsewhere, each with whether it succeeded.
     pub(crate) fn new(
         log: Arc<dyn ReplyLog>,
         records: impl IntoIterator<Item = Bytes>,
-        answered: impl IntoIterator<Item = CallId>,
+        answered: impl IntoIterator<Item = (CallId, bool)>,
         secret: [u8; 16],
         now: Now,
     ) -> Self {
         let mut before = RecoveredOps::new(answered);
         records.into_iter().filter_map(Record::parse).for_each(|record| before.read(record, now.wall));
-        before.read_all();
+        before.read_all(now.wall, |record| log.append(&[&record.head()]));
         match before.under_way() {
             0 => {}
             count => info!(count, "unfinished operations of the previous server"),
@@ -185,10 +185,12 @@ impl CallLog {
     ) -> RecoveredCall {
         let Some(mut before) = self.before() else { return RecoveredCall::Unknown };
         let key = |kind, targets: &[u64]| self.claim_key(who, kind, targets);
-        let write = |record: Record| {
-            if let (true, Record::Claimed { key, .. }) = (is_renamed, &record) {
+        let write = |record: Record| match &record {
+            Record::Claimed { key, .. } if is_renamed => {
                 self.log.append(&[&record.head(), &key.to_le_bytes()]);
             }
+            Record::Claimed { .. } => {}
+            other => self.write(other),
         };
         let recognized = before.recognize(call, now.wall, key, write);
         match &recognized {

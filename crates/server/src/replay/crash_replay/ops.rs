@@ -10,7 +10,7 @@ use vfs::{
 };
 
 use super::record::{CHANGES, Kind};
-use super::recovered::RecoveredOps;
+use super::recovered::{Claim, RecoveredOps};
 use super::{CallId, CallLog, DeferredEnd, LoggedCall, Turn};
 use crate::Export;
 
@@ -34,8 +34,8 @@ pub(super) struct Attempt<'s> {
     journal: &'s CallLog,
     logged: &'s LoggedCall,
     call: CallId,
-    /// The key by which an earlier process's operation is found; none if no record is left.
-    claim: Option<u64>,
+    /// The operation of an earlier process that this one repeats.
+    claim: Option<Claim>,
     kind: Kind,
     targets: [u64; CHANGES],
     at: Timestamp,
@@ -86,7 +86,7 @@ impl<'s> LoggedOps<'s> {
         } else if is_there && created.is_ok() && matches!(what, Create::File(CreateMode::Exclusive(_))) {
             attempt.made_before();
         }
-        attempt.end(changed, context);
+        attempt.end(&created, changed, context);
         created
     }
 
@@ -105,8 +105,8 @@ impl<'s> LoggedOps<'s> {
             return Box::pin(attempt.removed_before(place, is_lost)).await;
         }
         if let Some(attempt) = attempt.as_ref()
-            && let Some(began) = attempt.repeated_since()
-            && Box::pin(is_newer(place, name, began)).await
+            && let Some(since) = attempt.repeated_since()
+            && Box::pin(is_newer(place, name, since)).await
         {
             // The object that this call was to remove is gone, whether or not its end is in the log.
             return Box::pin(attempt.removed_before(place, false)).await;
@@ -122,7 +122,7 @@ impl<'s> LoggedOps<'s> {
         {
             removed = export.backend.sync_inherited().await.map(|()| unchanged(&parent));
         }
-        attempt.end(removed.is_ok(), context);
+        attempt.end(&removed, removed.is_ok(), context);
         removed
     }
 
@@ -150,7 +150,7 @@ impl<'s> LoggedOps<'s> {
         {
             renamed = export.backend.sync_inherited().await.map(|()| own);
         }
-        attempt.end(renamed.is_ok(), context);
+        attempt.end(&renamed, renamed.is_ok(), context);
         renamed
     }
 
@@ -176,7 +176,7 @@ impl<'s> LoggedOps<'s> {
             let own = Linked { attributes: found.attributes, directory: unchanged(&found.directory) };
             linked = export.backend.sync_inherited().await.map(|()| own);
         }
-        attempt.end(linked.is_ok(), context);
+        attempt.end(&linked, linked.is_ok(), context);
         linked
     }
 
@@ -201,7 +201,7 @@ impl<'s> LoggedOps<'s> {
         {
             change = export.backend.sync_inherited().await.map(|()| unchanged(&found));
         }
-        attempt.end(change.is_ok(), context);
+        attempt.end(&change, change.is_ok(), context);
         change
     }
 
@@ -246,7 +246,8 @@ impl<'s> LoggedOps<'s> {
         _turns: [Option<Turn<'s>>; CHANGES],
     ) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
-        let claim = journal.knows_before().then(|| journal.claim_key(self.call.owner, kind, &targets));
+        let key = journal.knows_before().then(|| journal.claim_key(self.call.owner, kind, &targets));
+        let claim = key.and_then(|key| journal.before()?.claim(key, call));
         let mut attempt =
             Attempt { journal, logged: self.call, call, claim, kind, targets, at: self.call.at, _turns };
         if let Some(began) = attempt.began_before() {
@@ -259,8 +260,8 @@ impl<'s> LoggedOps<'s> {
 }
 
 impl Attempt<'_> {
-    /// Returns the records of earlier processes, and the key of this operation.
-    fn before(&self) -> Option<(MutexGuard<'_, RecoveredOps>, u64)> {
+    /// Returns the records of earlier processes, and the claim of this operation.
+    fn before(&self) -> Option<(MutexGuard<'_, RecoveredOps>, Claim)> {
         let claim = self.claim?;
         Some((self.journal.before()?, claim))
     }
@@ -271,8 +272,8 @@ impl Attempt<'_> {
         before.began(claim)
     }
 
-    /// Returns the time at which an earlier process began the operation, even if it cannot be claimed.
-    fn repeated_since(&self) -> Option<Timestamp> {
+    /// See [`RecoveredOps::repeated_since`](super::recovered::RecoveredOps::repeated_since).
+    fn repeated_since(&self) -> Option<(Timestamp, bool)> {
         let (before, claim) = self.before()?;
         before.repeated_since(claim)
     }
@@ -281,6 +282,13 @@ impl Attempt<'_> {
     fn withdraw(&self) -> Option<(Timestamp, CallId)> {
         let (mut before, claim) = self.before()?;
         before.withdraw(claim)
+    }
+
+    /// Removes the claim of an operation whose client gets another answer: an equal operation that comes later is new. Returns as
+    /// [`Self::withdraw`].
+    fn answered(&self) -> Option<(Timestamp, CallId)> {
+        let (mut before, claim) = self.before()?;
+        before.answered(claim)
     }
 
     /// Returns the time at which an earlier process may have executed the operation, if it can be claimed.
@@ -311,9 +319,14 @@ impl Attempt<'_> {
     }
 
     /// Ends the operation. If the backend deferred its change, the end is logged when the change is durable.
-    pub(super) fn end(self, changed: bool, context: &Context) {
+    pub(super) fn end<T>(self, outcome: &Result<T, Error>, changed: bool, context: &Context) {
         let Self { journal, call, at, kind, targets, .. } = self;
-        let withdrawn = if changed { self.withdraw() } else { None };
+        let withdrawn = match outcome {
+            _ if changed => self.withdraw(),
+            // The client repeats the operation as another call.
+            Err(Error::Later) => None,
+            _ => self.answered(),
+        };
         // Executed under another name: no later process may treat a further change of the name as a claim of that call.
         let claimed = withdrawn.filter(|(_, by)| *by != call).map(|(began, by)| (by, began));
         if let Some(operation) = context.group.as_ref().filter(|_| changed).and_then(|group| group.deferred())
@@ -373,14 +386,14 @@ impl Attempt<'_> {
         renamed
     }
 
-    /// Ends an operation that was not executed: the present object is another call's. A later retransmission is another call.
+    /// Ends an operation that was not executed: the present object is another call's. The log has no end of this call until its reply is
+    /// there: if the process is killed before, the next one must not take its repetition for a new call and execute it.
     fn end_unexecuted(&self) {
         if let Some((began, by)) = self.withdraw()
             && by != self.call
         {
             self.journal.end(by, began, self.kind, self.targets, false);
         }
-        self.journal.end(self.call, self.at, self.kind, self.targets, false);
     }
 }
 
@@ -404,12 +417,16 @@ impl Window {
     }
 }
 
-/// Returns whether the object at `name` was created after `began`. False where the file system keeps no times of creation.
-async fn is_newer(place: Directory<'_>, name: &[u8], began: Timestamp) -> bool {
+/// Returns whether the object at `name` got it after `began`: it was created later; or, if it `may_be_given` the name by another
+/// operation, it was changed later, as by LINK and RENAME. False where the file system keeps no such times.
+async fn is_newer(place: Directory<'_>, name: &[u8], (began, may_be_given): (Timestamp, bool)) -> bool {
     let Directory { export, context, directory } = place;
-    let found = export.backend.lookup(context, directory, name).await;
-    // The clock of files is late, if anything.
-    found.is_ok_and(|found| found.attributes.created.is_some_and(|created| created > began))
+    let Ok(Found { attributes, .. }) = export.backend.lookup(context, directory, name).await else {
+        return false;
+    };
+    // The clock of files is late, if anything. Times in the future are of a clock that was set back since.
+    let is_later = |time: Timestamp| time > began && time <= context.now;
+    attributes.created.is_some_and(is_later) || may_be_given && is_later(attributes.changed)
 }
 
 /// Returns the object at `name` if the call could have created it.

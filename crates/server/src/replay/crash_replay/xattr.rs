@@ -31,7 +31,7 @@ impl LoggedOps<'_> {
         {
             change = backend.sync_inherited().await.map(|()| unchanged(&found));
         }
-        attempt.end(change.is_ok(), context);
+        attempt.end(&change, change.is_ok(), context);
         change
     }
 
@@ -61,7 +61,7 @@ impl LoggedOps<'_> {
         {
             change = backend.sync_inherited().await.map(|()| unchanged(&found));
         }
-        attempt.end(change.is_ok(), context);
+        attempt.end(&change, change.is_ok(), context);
         change
     }
 }

@@ -18,8 +18,8 @@ impl State {
         }
     }
 
-    /// Returns the requests of earlier servers whose replies are kept.
-    pub(crate) fn persisted_requests(&self) -> Vec<CallId> {
+    /// Returns the requests of earlier servers whose replies are kept, each with whether it succeeded.
+    pub(crate) fn persisted_requests(&self) -> Vec<(CallId, bool)> {
         self.persistence.as_ref().map_or_else(Vec::new, |persistence| persistence.answered())
     }
 

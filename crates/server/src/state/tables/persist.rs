@@ -355,12 +355,15 @@ impl Persistence {
         self.stable = Some(stable);
     }
 
-    /// Returns the requests of dead sessions whose replies are kept.
-    pub(crate) fn answered(&self) -> Vec<CallId> {
+    /// Returns the requests of dead sessions whose replies are kept, each with whether it succeeded. One whose reply was too long did.
+    pub(crate) fn answered(&self) -> Vec<(CallId, bool)> {
         let dead = self.dead.lock();
         let requests = dead.values().flat_map(|dead| &dead.last);
-        let call =
-            |(slot, last): (&u32, &RequestRecord)| CallId::in_slot(last.digest, *slot, last.sequence_id);
+        let call = |(slot, last): (&u32, &RequestRecord)| {
+            let is_ok =
+                last.reply.as_ref().is_none_or(|reply| reply.starts_with(&Status::OK.0.to_be_bytes()));
+            (CallId::in_slot(last.digest, *slot, last.sequence_id), is_ok)
+        };
         requests.map(call).collect()
     }
 

@@ -306,6 +306,41 @@ fn a_repeated_remove_spares_a_newer_object() {
     }
 }
 
+/// The second process is killed before it has logged the reply to the repeated call, which comes again.
+#[test]
+fn a_removal_repeated_twice_spares_a_newer_object() {
+    for (number, is_lost) in [7, 8, 9, 10].into_iter().flat_map(|number| [(number, false), (number, true)]) {
+        let mut machine = Machine::new();
+        let first = machine.start(100);
+        let (old, ctime) = prepare(&machine, &first);
+        let Case { what, procedure, arguments, method, .. } = cases(&machine, old, ctime).swap_remove(number);
+        let before = machine.records();
+        let killed = if is_lost { Killed::BeforeExecution } else { Killed::AfterExecution };
+        machine.arm(killed, method);
+        send(&first, 110, 1, record(77, 0, procedure, &arguments));
+        machine.kill(killed, before);
+
+        let second = machine.start(120);
+        let text = if procedure == Proc::RMDIR { "dir" } else { "old" };
+        let removal = if procedure == Proc::RMDIR { Proc::RMDIR } else { Proc::REMOVE };
+        let remove = xdr::to_bytes(&RemoveArgs { object: name(&machine, text) });
+        if is_lost {
+            let removed = send(&second, 124, 2, record(5, 0, removal, &remove));
+            assert_eq!(status(&removed), NfsStat::OK, "{what}");
+        }
+        let mkdir = mkdir(&machine, text);
+        let made = send(&second, 125, 2, record(6, 0, Proc::MKDIR, &mkdir));
+        assert_eq!(status(&made), NfsStat::OK, "{what}");
+        let expected = if is_lost { NfsStat::NOENT } else { NfsStat::OK };
+        assert_eq!(ask(&second, 130, 77, procedure, &arguments), expected, "{what}, lost: {is_lost}");
+        assert!(machine.notes.0.lock().pop().is_some(), "the reply");
+
+        let third = machine.start(140);
+        assert_eq!(ask(&third, 150, 77, procedure, &arguments), expected, "{what}, lost: {is_lost}");
+        assert_eq!(ask(&third, 151, 78, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}: it is still there");
+    }
+}
+
 /// A lock file that one client removes and the next one creates, neither of which is answered; the last acknowledged change of the
 /// name is an older creation.
 #[test]
@@ -355,6 +390,56 @@ fn a_repeated_remove_spares_an_object_that_is_newer_than_its_call() {
         assert_eq!(ask(&second, 131, 77, Proc::RMDIR, &remove), NfsStat::OK);
         let present = status(&send(&second, 132, 3, record(71, 0, Proc::MKDIR, &make)));
         assert_eq!(present, if is_made { NfsStat::EXIST } else { NfsStat::OK }, "{killed:?}");
+    }
+}
+
+/// The clock was set back after the object was made, so the object seems newer than the call.
+#[test]
+fn a_repeated_remove_removes_an_object_of_the_future() {
+    let mut machine = Machine::new();
+    let first = machine.start(100);
+    let make = mkdir(&machine, "lock");
+    let remove = xdr::to_bytes(&RemoveArgs { object: name(&machine, "lock") });
+    assert_eq!(status(&send(&first, 500, 3, record(70, 0, Proc::MKDIR, &make))), NfsStat::OK);
+    let before = machine.records();
+    machine.arm(Killed::BeforeExecution, Method::Remove);
+    send(&first, 111, 1, record(77, 0, Proc::RMDIR, &remove));
+    machine.kill(Killed::BeforeExecution, before);
+
+    let second = machine.start(120);
+    assert_eq!(ask(&second, 131, 77, Proc::RMDIR, &remove), NfsStat::OK);
+    assert_eq!(status(&send(&second, 132, 3, record(71, 0, Proc::MKDIR, &make))), NfsStat::OK, "it is gone");
+}
+
+/// A link as a lock, whose file is older than the removal. Its own repetition fails, because another client had linked
+/// the name before.
+#[test]
+fn a_repeated_remove_spares_a_link_that_is_newer_than_its_call() {
+    for killed in [Killed::AfterExecution, Killed::BeforeExecution] {
+        let mut machine = Machine::new();
+        let first = machine.start(100);
+        let (file, _) = prepare(&machine, &first);
+        let link = xdr::to_bytes(&LinkArgs { file, link: name(&machine, "lock") });
+        let rename = RenameArgs { from: name(&machine, "other"), to: name(&machine, "lock") };
+        let remove = xdr::to_bytes(&RemoveArgs { object: name(&machine, "lock") });
+        assert_eq!(
+            status(&send(&first, 110, 3, record(70, 0, Proc::RENAME, &xdr::to_bytes(&rename)))),
+            NfsStat::OK
+        );
+        let before = machine.records();
+        machine.arm(killed, Method::Remove);
+        send(&first, 111, 1, record(77, 0, Proc::REMOVE, &remove));
+        machine.kill(killed, before);
+        let linked = status(&send(&first, 112, 2, record(77, 0, Proc::LINK, &link)));
+        let is_linked = killed == Killed::AfterExecution;
+        assert_eq!(linked, if is_linked { NfsStat::OK } else { NfsStat::EXIST });
+        machine.kill(Killed::AfterExecution, before + 1);
+
+        let second = machine.start(120);
+        send(&second, 130, 2, record(77, 0, Proc::LINK, &link));
+        assert_eq!(ask(&second, 131, 77, Proc::REMOVE, &remove), NfsStat::OK);
+        let present = status(&send(&second, 132, 3, record(71, 0, Proc::LINK, &link)));
+        assert_eq!(present, if is_linked { NfsStat::EXIST } else { NfsStat::OK }, "{killed:?}");
     }
 }
 
