@@ -12,6 +12,7 @@ use std::fs;
 use std::os::linux::fs::MetadataExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -74,18 +75,10 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads all counters for a directory. Those that the system does not have are left out. A mount of NFS sends what it keeps
-    /// before: under a delegation the kernel does not send all data when a file is closed.
+    /// Reads all counters for a directory. Those that the system does not have are left out.
     pub(crate) fn read(directory: &Path) -> Self {
-        let text = |path: &str| fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned()).ok();
         let canonical = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-        let mounts = || text("/proc/self/mountstats").map_or_else(Vec::new, |text| mountstats::parse(&text));
-        let mut mount = mountstats::of_path(mounts(), &canonical);
-        if mount.as_ref().is_some_and(mountstats::Mount::is_nfs) {
-            // Programs have had the errors of their writes; others' data must not fail the run.
-            let _ = fs::File::open(directory).map(rustix::fs::syncfs);
-            mount = mountstats::of_path(mounts(), &canonical);
-        }
+        let mount = mount_of(&canonical);
         let system = text("/proc/stat").map(|stat| {
             let vmstat = text("/proc/vmstat").unwrap_or_default();
             SystemCounters::parse(&stat, &vmstat)
@@ -98,9 +91,28 @@ impl Snapshot {
         Self { directory: directory.to_owned(), boot_id, mount, system, disk }
     }
 
-    /// Returns the growth until now, and the requests of the mount by operation, if it is of NFS.
-    pub(crate) fn until_now(&self) -> (KernelCounters, BTreeMap<String, Operation>) {
-        let now = Self::read(&self.directory);
+    /// Reads them once a mount of NFS has sent what programs left to it: under a delegation the kernel does not send all data when
+    /// a file is closed, and it never waits for the reply of a CLOSE. On a mount that others use this takes [`SETTLE_MAX`].
+    pub(crate) fn settled(directory: &Path) -> Self {
+        let canonical = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+        if let Some(mut before) = mount_of(&canonical).filter(mountstats::Mount::is_nfs) {
+            // Programs have had the errors of their writes; others' data must not fail the run.
+            let _ = fs::File::open(directory).map(rustix::fs::syncfs);
+            let began = Instant::now();
+            while began.elapsed() < SETTLE_MAX {
+                std::thread::sleep(SETTLE_PAUSE);
+                let Some(now) = mount_of(&canonical) else { break };
+                if std::mem::replace(&mut before, now) == before {
+                    break;
+                }
+            }
+        }
+        Self::read(directory)
+    }
+
+    /// Returns the growth until a mount of NFS is quiet, and its requests by operation.
+    pub(crate) fn until_settled(&self) -> (KernelCounters, BTreeMap<String, Operation>) {
+        let now = Self::settled(&self.directory);
         let mut operations = BTreeMap::new();
         let mount = now.mount.zip(self.mount.as_ref()).and_then(|(now, before)| {
             operations = now.operations_since(before);
@@ -110,6 +122,22 @@ impl Snapshot {
         let disk = now.disk.zip(self.disk.as_ref()).map(|(now, before)| now.since(before));
         (KernelCounters { boot_id: now.boot_id, mount, system, disk }, operations)
     }
+}
+
+/// How long a mount may go on to send after a run.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+
+/// A mount is quiet if none of its counters changes for this time: the replies of a server that takes longer are missed.
+const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+
+fn text(path: &str) -> Option<String> {
+    fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned()).ok()
+}
+
+/// Returns the mount that a path is on.
+fn mount_of(canonical: &Path) -> Option<mountstats::Mount> {
+    let mounts = text("/proc/self/mountstats").map_or_else(Vec::new, |text| mountstats::parse(&text));
+    mountstats::of_path(mounts, canonical)
 }
 
 /// Returns the number of the block device with a directory. Some file systems (btrfs) have numbers of their own: then that of the
@@ -139,7 +167,7 @@ mod tests {
         for _ in 0..5 {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        let (growth, operations) = before.until_now();
+        let (growth, operations) = before.until_settled();
         let switches = growth.system.expect("/proc/stat").context_switches;
         assert!((5..system.context_switches).contains(&switches), "{switches}");
         assert_eq!(growth.boot_id.len(), 36, "a UUID");

@@ -290,10 +290,10 @@ impl<C: Connect> Job<C> {
         client == self.first_client && threads.start == 0
     }
 
-    /// Notes the start of the measured time.
-    fn note_begin(&self) {
+    /// Notes the start of the measured time; `snapshot` reads the kernel's counters.
+    fn note_begin(&self, snapshot: fn(&Path) -> Snapshot) {
         let begun = Begun {
-            kernel: self.connect.observed().map(Snapshot::read),
+            kernel: self.connect.observed().map(snapshot),
             has_peak: self.server_pid.is_some_and(|pid| process::reset_peak(pid).is_ok()),
             own_cpu: cpu_time(Some(std::process::id())),
             server_cpu: cpu_time(self.server_pid),
@@ -318,7 +318,7 @@ impl<C: Connect> Job<C> {
         result.server_cpu_seconds = since(server_cpu, self.server_pid);
         let pid = self.server_pid.filter(|_| has_peak);
         result.server_peak_bytes = pid.and_then(|pid| process::peak_bytes(pid).ok());
-        if let Some((counters, operations)) = kernel.map(|before| before.until_now()) {
+        if let Some((counters, operations)) = kernel.map(|before| before.until_settled()) {
             let requests = operations.into_iter().map(|(name, operation)| (name, operation.into()));
             result.add_kernel(counters, requests.collect());
         }
@@ -481,18 +481,19 @@ async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -
     });
     let is_first = job.is_first(client, &threads);
     let counters = || Counters::read(&files);
-    let begin = || {
+    let begin = |snapshot| {
         if is_first {
-            job.note_begin();
+            job.note_begin(snapshot);
         }
         Some(counters())
     };
     let watch = async {
         let mut before = None;
-        window.meet(|| before = begin()).await;
+        window.meet(|| before = begin(Snapshot::settled)).await;
         if let Some(start) = window.begin().filter(|start| *start > Instant::now()) {
             tokio::time::sleep_until(start.into()).await;
-            before = begin();
+            // Other agents may have begun, so that the mount is not quiet.
+            before = begin(Snapshot::read);
         }
         before
     };
