@@ -108,6 +108,13 @@ impl Delegations {
         true
     }
 
+    /// Returns the files whose delegations are still to be reclaimed.
+    pub(crate) fn not_reclaimed(&self) -> HashMap<Handle, Kind> {
+        let table = self.table.lock();
+        let left = table.entries.iter().filter(|(_, entry)| entry.is_reclaiming());
+        left.map(|(handle, entry)| (*handle, entry.held.kind)).collect()
+    }
+
     /// Notes that no more delegations will be reclaimed: the rest is lost. Other clients cannot have changed the files of
     /// `reopened`, of which an open was reclaimed.
     pub(crate) fn end_reclaim(&self, reopened: &HashSet<Handle>) {

@@ -8,14 +8,13 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use protocol::nfs3::{PORT, PROGRAM};
 use rpc::message::{AcceptStatus, RpcError};
 
 use crate::calls::{Calls, open_connection};
-use crate::config::{Config, Version};
+use crate::config::{Config, LEAVE_MAX, Version};
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
 use crate::locks::LocalLocks;
@@ -29,9 +28,6 @@ mod side;
 
 use mount::MountPaths;
 use nlm::Nlm;
-
-/// Time limit for the release of locks at a server that does not answer.
-const LEAVE_MAX: Duration = Duration::from_secs(10);
 
 /// NFS version 3 or 2 with one server.
 pub(crate) struct Nfs3 {

@@ -24,10 +24,11 @@ use super::callback::{CallbackHandler, CallbackSlots};
 use super::callback_v40::{Answer, answer_v40, callback_ident};
 use super::compound_size::CompoundSize;
 use super::establish::{Registration, SESSION_FLAGS, Setup};
+use super::lease::LEASE_DEFAULT;
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
 use super::open_args::delegation_type;
-use super::session::{LEASE_DEFAULT, Session, SessionEvent, Unexecuted};
+use super::session::{Session, SessionEvent, Unexecuted};
 use super::statuses::{FlagReaction, ask_for};
 use super::wire::Results;
 use super::write_start::WriteStart;
@@ -41,7 +42,7 @@ use crate::locks::Locks;
 use crate::opens::{OpenFile, OpenFiles};
 
 /// Number of repetitions of a compound after lost sessions, before the caller gets an error.
-const SESSIONS_LOST_MAX: u32 = 16;
+pub(super) const SESSIONS_LOST_MAX: u32 = 16;
 /// A session or a client ID that lived this long was not refused: a hard mount does not count its loss.
 pub(super) const LIVED_MIN: Duration = Duration::from_secs(1);
 /// The pause between attempts to create a session.
@@ -508,16 +509,11 @@ impl Nfs4 {
         // §10.9.5 has no reclaim of directory delegations.
         self.directory_watches.lost(None);
         let mut open = HashSet::new();
-        let delegated = self.delegations.begin_reclaim();
-        let mut claims = reclaims(self.opens.all(), delegated.clone());
+        let mut claims = reclaims(self.opens.all(), self.delegations.begin_reclaim());
         self.reclaim_opens(session, &claims, &mut open).await?;
         // An open that was closed meanwhile has not reclaimed its file's delegation, but a local one can.
-        let is_reclaimed = |handle: &Handle| {
-            claims.iter().any(|(file, _)| file.handle == *handle && open.contains(&file.owner))
-        };
-        let left = delegated.into_iter().filter(|(handle, _)| !is_reclaimed(handle)).collect();
         let local = self.opens.all().into_iter().filter(|file| file.is_local()).collect();
-        let again = reclaims(local, left);
+        let again = reclaims(local, self.delegations.not_reclaimed());
         self.reclaim_opens(session, &again, &mut open).await?;
         claims.extend(again);
         // What is still local has no delegation any longer.
@@ -549,33 +545,6 @@ impl Nfs4 {
             SessionState::Ready(session) => session.slot_use(),
             SessionState::Replacing(_) | SessionState::Failed(_) => (0, 0),
         }
-    }
-
-    /// Destroys session and client ID. The client must have closed its files before. A server that has restarted meanwhile waits for
-    /// this client in its grace period, and new opens of all clients wait too: it learns that there is nothing to reclaim.
-    pub(crate) async fn leave(&self) -> Result<(), OpError> {
-        self.give_back_all().await;
-        self.unwatch_all().await;
-        self.background.idle().await;
-        let mut has_registered = false;
-        for _ in 0..SESSIONS_LOST_MAX {
-            let session = self.session().await?;
-            match self.setup().leave(&session).await {
-                Ok(true) => return Ok(()),
-                // It knew the client a moment ago.
-                Ok(false) if has_registered => return Ok(()),
-                Ok(false) => {
-                    // One task makes sessions: another one here would be in the way.
-                    session.lose(Status::STALE_CLIENTID);
-                    has_registered = true;
-                }
-                // The session was lost meanwhile, and there is a new one.
-                Err(OpError::Status(Status::CLIENTID_BUSY)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        // The server forgets the client after a lease.
-        Err(OpError::BadReply("it loses every session"))
     }
 
     pub(super) fn setup(&self) -> Setup<'_> {

@@ -143,7 +143,7 @@ pub(super) fn is_too_large(status: Status) -> bool {
 mod tests {
     use std::fmt::Write;
 
-    use super::super::session::REVOKED;
+    use super::super::lease::{REVOKED, UNREACHABLE};
     use super::super::v40::RENEWALS;
     use super::*;
 
@@ -188,10 +188,9 @@ mod tests {
             all.union(*flag)
         });
         assert_eq!(all.iter_names().count(), SequenceStatus::all().iter_names().count());
-        assert!(
-            FLAGS.iter().all(|(flag, reaction)| {
-                REVOKED.contains(*flag) == (*reaction == FlagReaction::FindRevoked)
-            })
-        );
+        assert!(FLAGS.iter().all(|(flag, reaction)| {
+            REVOKED.contains(*flag) == (*reaction == FlagReaction::FindRevoked)
+                && UNREACHABLE.contains(*flag) == (*reaction == FlagReaction::BindBackChannel)
+        }));
     }
 }

@@ -221,20 +221,30 @@ fn a_lock_whose_replies_may_all_be_an_earlier_servers_is_unlocked() {
 
 #[test]
 fn a_lock_whose_replies_are_all_lost_is_unlocked() {
-    let world = World::new();
-    let (fs, peer) = world.mounted_with(crate::VERSION, |config| {
-        udp(config);
-        config.retry.retries = Some(2);
-    });
-    let file = open(&world, &fs);
-    peer.judge_calls(|call| match call == (nlm::PROGRAM, Proc::LOCK.0) {
-        true => Fate::LoseReply,
-        false => Fate::Serve,
-    });
-    let failed = world.run(file.try_lock(ONE, range(0, 10), Exclusive)).unwrap_err();
-    assert_eq!((failed.errno(), world.server().counts().locks), (Errno::ETIMEDOUT, 1));
-    world.pass(Duration::from_secs(1));
-    assert_eq!((world.server().counts().locks, count(&peer, Proc::UNLOCK)), (0, 1));
+    for over_udp in [true, false] {
+        let world = World::new();
+        let (fs, peer) = world.mounted_with(crate::VERSION, |config| {
+            if over_udp {
+                udp(config);
+            }
+            config.retry.retries = Some(2);
+        });
+        let file = open(&world, &fs);
+        // Over TCP the connection is lost with the reply.
+        peer.judge_calls(|call| match call == (nlm::PROGRAM, Proc::LOCK.0) {
+            true => Fate::LoseReply,
+            false => Fate::Serve,
+        });
+        let failed = world.run(file.try_lock(ONE, range(0, 10), Exclusive)).unwrap_err();
+        let errno = if over_udp { Errno::ETIMEDOUT } else { Errno::EHOSTUNREACH };
+        assert_eq!((failed.errno(), world.server().counts().locks), (errno, 1));
+        // The first UNLOCK fails too.
+        peer.cut(&world, true);
+        world.pass(Duration::from_secs(1));
+        peer.cut(&world, false);
+        world.pass(Duration::from_secs(120));
+        assert_eq!(world.server().counts().locks, 0, "over UDP: {over_udp}");
+    }
 }
 
 #[test]

@@ -284,6 +284,7 @@ fn nothing_is_locked_locally_while_the_server_cannot_recall() {
     let world = one_file();
     let ((one, peer), (two, _)) = (mounted(&world, Version::V42), world.mounted_undelegated(Version::V42));
     let file = world.run(one.open(b"file", &BOTH)).unwrap();
+    world.run(file.lock(ONE, range(10, 10), Exclusive)).unwrap();
     peer.drop_callbacks(true);
     peer.judge(|ops| if ops.contains(&OpNum::BIND_CONN_TO_SESSION) { Fate::Hold } else { Fate::Serve });
     let mut opening = pin!(two.open(b"file", &BOTH));
@@ -297,8 +298,11 @@ fn nothing_is_locked_locally_while_the_server_cannot_recall() {
         }
     }
     assert_eq!((peer.count(OpNum::BIND_CONN_TO_SESSION), peer.count(OpNum::LOCK)), (1, 0));
+    // Nor is the server asked about a lock that it does not know.
+    let conflict = world.run(file.test_lock(TWO, range(15, 1), Exclusive)).unwrap();
+    assert_eq!(conflict.map(|conflict| conflict.range), Some(range(10, 10)));
     world.run(file.lock(ONE, range(0, 10), Exclusive)).unwrap();
-    assert_eq!(peer.count(OpNum::LOCK), 1, "the server knows it");
+    assert_eq!(peer.count(OpNum::LOCK), 2, "the server knows both");
     let other = world.run(opening).unwrap();
     let denied = world.run(other.try_lock(TWO, range(0, 10), Exclusive)).unwrap_err();
     assert_eq!(denied.errno(), Errno::EAGAIN);

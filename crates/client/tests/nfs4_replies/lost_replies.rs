@@ -2,10 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::attributes::SetAttributes;
 use client::config::{Config, Version};
+use client::engine::CallError;
+use client::error::OpError;
 use client::results::{Creation, OpenMode, Stability};
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
 use protocol::nfs4::types::{OpNum, Status, Utf8};
@@ -83,6 +86,38 @@ fn leaving_a_server_that_has_forgotten_the_client_is_not_an_error() {
             () => Answer::Serve,
         });
         assert_eq!(link.run(client.close()), Ok(()));
+    }
+}
+
+/// The server still has state of the client, or makes no new session after it has forgotten the client.
+#[test]
+fn leaving_ends_with_an_error_although_the_server_does_not_let_the_client_go() {
+    for refused in [OpNum::DESTROY_CLIENTID, OpNum::EXCHANGE_ID] {
+        let link = Link::new();
+        let client = link.connect(config_41()).unwrap();
+        let destroyed = Rc::new(Cell::new(0));
+        let count = Rc::clone(&destroyed);
+        link.answer(move |call| match () {
+            () if has(call, OpNum::DESTROY_CLIENTID) => {
+                count.set(count.get() + 1);
+                let status = match refused {
+                    OpNum::DESTROY_CLIENTID => Status::CLIENTID_BUSY,
+                    _ => Status::STALE_CLIENTID,
+                };
+                results(call, status, vec![OpResult::DestroyClientId(Err(status).into())])
+            }
+            () if has(call, refused) => {
+                let status = Status::SERVERFAULT;
+                results(call, status, vec![OpResult::ExchangeId(Err(status).into())])
+            }
+            () => Answer::Serve,
+        });
+        let (before, left) = (link.now(), link.run(client.close()));
+        match refused {
+            OpNum::DESTROY_CLIENTID => assert_eq!(left, Err(OpError::Status(Status::CLIENTID_BUSY))),
+            _ => assert_eq!(left, Err(OpError::Call(CallError::TimedOut))),
+        }
+        assert!(destroyed.get() <= 2 && link.now() - before < Duration::from_secs(60), "{refused:?}");
     }
 }
 

@@ -24,6 +24,10 @@ const POLL_MAX: Duration = Duration::from_secs(10);
 pub(super) const GRACE_PAUSE: Duration = Duration::from_secs(5);
 /// Number of times that a LOCK is repeated because the connection changed, before the caller gets an error.
 const TRIES_MAX: u32 = 8;
+/// Maximum number of attempts to unlock what the server may hold; the pauses between them add up to four minutes.
+const RESTORES_MAX: u32 = 8;
+/// The first pause between them; later ones are twice as long each.
+const RESTORE_FIRST: Duration = Duration::from_secs(2);
 
 /// The arguments of a LOCK.
 #[derive(Clone)]
@@ -145,7 +149,9 @@ impl Nlm {
             self.learn_monitor().await?;
             let known = self.epochs.current();
             let sent = self.send_lock(caller, locker, (*range, *kind), *wait, false).await;
-            *may_be_held |= matches!(sent, Err(OpError::Call(CallError::TimedOut)));
+            // Their replies are lost.
+            *may_be_held |=
+                matches!(sent, Err(OpError::Call(CallError::TimedOut | CallError::Unreachable(_))));
             let Replied { reply, epoch } = sent?;
             if matches!(reply, Stats::GRANTED | Stats::DENIED_GRACE_PERIOD) {
                 self.note_grace(reply == Stats::DENIED_GRACE_PERIOD);
@@ -206,25 +212,49 @@ impl Nlm {
         };
         // Servers differ in the status for a lock that has been granted.
         let _ = self.call_ranged::<Res>(&asked.caller, Proc::CANCEL, &arguments).await;
-        self.restore_in_turn(&asked.caller, locker, asked.range).await;
+        // No caller is left to handle a failure.
+        let _ = self.restore_in_turn(&asked.caller, locker, asked.range).await;
     }
 
-    /// Makes the server's locks in a range those of the table.
+    /// Makes the server's locks in a range those of the table; tries for some minutes if it does not answer.
     async fn restore(&self, caller: &Caller, locker: &LockerUse, range: LockRange) {
-        let _turn = locker.turn().await;
-        self.restore_in_turn(caller, locker, range).await;
+        let mut pause = RESTORE_FIRST;
+        for _ in 0..RESTORES_MAX {
+            let restored = {
+                let _turn = locker.turn().await;
+                self.restore_in_turn(caller, locker, range).await
+            };
+            if restored.is_ok() || self.engine.is_shut_down() {
+                break;
+            }
+            self.engine.sleep(pause).await;
+            pause *= 2;
+        }
     }
 
-    async fn restore_in_turn(&self, caller: &Caller, locker: &LockerUse, range: LockRange) {
+    /// As [`Self::restore`], once.
+    ///
+    /// # Errors
+    /// That of the first call without a reply.
+    async fn restore_in_turn(
+        &self,
+        caller: &Caller,
+        locker: &LockerUse,
+        range: LockRange,
+    ) -> Result<(), OpError> {
         for held in locker.held(range) {
-            let sent = self.send_lock(caller, locker, (held.range, held.kind), false, false).await;
-            if matches!(sent, Ok(Replied { reply: Stats::DENIED, .. })) {
-                locker.lose(held);
+            match self.send_lock(caller, locker, (held.range, held.kind), false, false).await {
+                Ok(Replied { reply: Stats::DENIED, .. }) => locker.lose(held),
+                Err(error @ OpError::Call(_)) => return Err(error),
+                _ => {}
             }
         }
-        // No caller is left to handle a failure.
-        let _ = self.unlock_gaps(caller, locker, range).await;
+        let unlocked = self.unlock_gaps(caller, locker, range).await;
         self.table.waiters.unlocked(&locker.file);
+        match unlocked {
+            Err(error @ OpError::Call(_)) => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

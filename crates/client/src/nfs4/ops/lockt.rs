@@ -33,6 +33,11 @@ impl Nfs4 {
         }
         // An owner without locks is forgotten afterwards.
         let locker = self.locks.locker(handle, owner);
+        let asking = locker.ask();
+        if asking.has_local {
+            // The server does not know them: the delegation is not trusted at present.
+            self.give_back(&handle).await;
+        }
         for _ in 0..TRIES_MAX {
             let session = self.session().await?;
             let test = Op::LockT(LockTArgs {
