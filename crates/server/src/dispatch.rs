@@ -121,7 +121,7 @@ impl Server {
             connection,
             now,
             logged: LoggedCall::new(
-                CallOwner { client: connection.peer.ip(), caller: identity.number() },
+                CallOwner { client: connection.peer.ip(), incarnation: 0, caller: identity.number() },
                 now.wall,
             ),
             identity,

@@ -188,7 +188,7 @@ impl Request<'_> {
     /// Returns the operations that this call of version 3 executes through the log.
     pub(crate) fn logged_ops(&self) -> LoggedOps<'_> {
         self.logged.set_has_operations();
-        LoggedOps::new(self.server.journal.as_ref(), &self.logged, self.logged.id)
+        LoggedOps::new(self.server.journal.as_ref(), &self.logged, self.logged.owner, self.logged.id)
     }
 
     /// Waits until the log of this call is as durable as its changes. Called before the reply is sent.

@@ -91,6 +91,7 @@ pub use tables::delegation::times::{FileTimes, ReportedTimes, timestamp};
 pub use tables::file_key::FileKey;
 pub use tables::gauges::Counts;
 pub(crate) use tables::host_calls::{CallKind, PendingCall};
+pub(crate) use tables::ids::incarnation_of;
 pub use tables::io::{IoKind, IoPermit};
 pub use tables::locks::LockRange;
 pub use tables::nlm_hosts::{HostName, HostPath, NlmHost};

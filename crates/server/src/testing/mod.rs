@@ -87,6 +87,8 @@ pub(crate) struct Lab {
     pub(crate) client_id: u64,
     /// Minor version of compounds.
     pub(crate) minor: u32,
+    /// The client's verifier, another one after its restart.
+    pub(crate) verifier: u8,
     /// Attributes of sessions to be created.
     pub(crate) flags: CreateSessionFlags,
     xid: u32,
@@ -173,6 +175,7 @@ impl Lab {
             sequence: 0,
             client_id: 0,
             minor: 1,
+            verifier: 1,
             flags: CreateSessionFlags::empty(),
             xid: 0,
         }
@@ -188,7 +191,7 @@ impl Lab {
 
     pub(crate) fn exchange(&mut self, name: &'static [u8]) -> ExchangeIdOk {
         let args = ExchangeIdArgs {
-            client_owner: ClientOwner { verifier: [1; 8], owner_id: Opaque::from_static(name) },
+            client_owner: ClientOwner { verifier: [self.verifier; 8], owner_id: Opaque::from_static(name) },
             flags: ExchangeIdFlags::empty(),
             state_protect: StateProtectArgs::None,
             implementation: List::default(),

@@ -20,7 +20,7 @@
 //! with its reply. A call that only began is executed again, as a *claim*: if it fails exactly as it would if the earlier process had
 //! executed it, and the state of the file system agrees, it is answered as executed ([`LoggedOps`]). NFSv4.1's client repeats the call in
 //! its old session first, gets BADSESSION, and repeats it in a new one: the repeated call is the claim of the operations that it
-//! may request there, by the same user from the same address.
+//! may request there, by the same user from the same address, unless the client has restarted.
 //!
 //! **Two at once.** When several calls for one name were in progress together, any one of them may have made the change, and none
 //! was answered: any *one* of them may get that reply. So a claim is valid unless the last acknowledged change of that name, since the
@@ -263,6 +263,8 @@ impl CallLog {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallOwner {
     pub(crate) client: IpAddr,
+    /// Version 4.1: the number of the client's incarnation ([`incarnation_of`](crate::state::incarnation_of)). Zero in other versions.
+    pub(crate) incarnation: u32,
     /// The caller's number. A Kerberos principal and the AUTH_SYS user that it maps to differ, because any client can claim to be the latter.
     pub(crate) caller: u64,
 }
@@ -273,6 +275,7 @@ impl CallOwner {
             IpAddr::V4(address) => hasher.write(&address.octets()),
             IpAddr::V6(address) => hasher.write(&address.octets()),
         }
+        hasher.write_u32(self.incarnation);
         hasher.write_u64(self.caller);
     }
 }

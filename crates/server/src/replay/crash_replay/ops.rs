@@ -11,7 +11,7 @@ use vfs::{
 
 use super::record::{CHANGES, Kind};
 use super::recovered::{Claim, RecoveredOps};
-use super::{CallId, CallLog, DeferredEnd, LoggedCall, Turn};
+use super::{CallId, CallLog, CallOwner, DeferredEnd, LoggedCall, Turn};
 use crate::Export;
 
 /// Longest step of the clock of file times: Linux with HZ=100. A file may seem that much older than the call that created it.
@@ -27,6 +27,8 @@ const WHILE_UNVERIFIED: u32 = 0o600;
 pub(crate) struct LoggedOps<'s> {
     log: Option<(&'s CallLog, CallId)>,
     call: &'s LoggedCall,
+    /// Who may claim these operations.
+    owner: CallOwner,
 }
 
 /// An operation in progress.
@@ -53,9 +55,14 @@ pub(crate) struct Directory<'a> {
 
 // Futures for repeated calls are boxed, so that those of all others stay small.
 impl<'s> LoggedOps<'s> {
-    /// Returns the operations of `call`, which has this `id` in the log.
-    pub(crate) fn new(log: Option<&'s CallLog>, call: &'s LoggedCall, id: Option<CallId>) -> Self {
-        Self { log: log.zip(id), call }
+    /// Returns the operations of `call`, which has this `id` in the log. They may be claims of this `owner`.
+    pub(crate) fn new(
+        log: Option<&'s CallLog>,
+        call: &'s LoggedCall,
+        owner: CallOwner,
+        id: Option<CallId>,
+    ) -> Self {
+        Self { log: log.zip(id), call, owner }
     }
 
     /// [`Backend::create`](vfs::Backend::create).
@@ -246,7 +253,7 @@ impl<'s> LoggedOps<'s> {
         _turns: [Option<Turn<'s>>; CHANGES],
     ) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
-        let key = journal.knows_before().then(|| journal.claim_key(self.call.owner, kind, &targets));
+        let key = journal.knows_before().then(|| journal.claim_key(self.owner, kind, &targets));
         let claim = key.and_then(|key| journal.before()?.claim(key, call));
         let mut attempt =
             Attempt { journal, logged: self.call, call, claim, kind, targets, at: self.call.at, _turns };

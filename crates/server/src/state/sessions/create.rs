@@ -99,7 +99,7 @@ impl State {
         if record.sessions.len() >= MAX_SESSIONS_A_CLIENT {
             return Err(Status::NOSPC);
         }
-        let id = self.ids.next_session_id(request.client_id);
+        let id = self.ids.next_session_id(&record.client);
         let calls = (request.callback_program, request.security);
         let channel = BackChannel::new(id, request.minor, calls, back.clone());
         let client = Arc::clone(&record.client);

@@ -1,7 +1,8 @@
 //! Identifiers that clients cannot guess: client IDs, session IDs, verifiers, and the generations of stateids.
 //!
 //! All are SipHash-2-4 of a counter, keyed with the server's secret and the number of this server instance. So the state
-//! needs no random numbers, and two instances do not assign the same identifiers.
+//! needs no random numbers, and two instances do not assign the same identifiers. Only the number of a client's incarnation, a part
+//! of its session IDs, is the same in all instances.
 
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use siphasher::sip::SipHasher24;
 
+use super::client::Client;
 use super::stateid::Generations;
 use super::wire::{ClientId, SessionId, Verifier};
 use crate::Settings;
@@ -20,11 +22,22 @@ pub(crate) const CLIENT_IDS_TRIED: usize = 1024;
 /// Bits of the keyed number in a client ID of version 4.0; the instance mark is above them.
 const CLIENT_ID_TAG_BITS: u32 = 48;
 
+/// The bytes of a session ID that have the number of the client's incarnation.
+const INCARNATION: std::ops::Range<usize> = 4..8;
+
+/// Returns the number of the client's incarnation in a session ID of any server instance: a client that has restarted does not repeat
+/// requests of its earlier sessions.
+pub(crate) fn incarnation_of(session: &SessionId) -> u32 {
+    session[INCARNATION].iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
 /// Generator of the identifiers of one server instance.
 #[derive(Debug)]
 pub(crate) struct Ids {
     secret: [u8; 16],
     instance: u64,
+    /// The key of the numbers of clients' incarnations: that of file handles, which all instances have.
+    shared_secret: [u8; 16],
     /// Distinguishes this instance's stateids and 4.0 client IDs from those of earlier instances. Never 0 or 0xffff, as in special
     /// stateids.
     boot: u16,
@@ -48,8 +61,9 @@ impl Ids {
     /// instance's mark.
     pub(crate) fn new(settings: &Settings, entries: &[(Bytes, Bytes)], log: Option<&dyn StateLog>) -> Self {
         let Settings { secret, instance, .. } = *settings;
-        let ids =
-            Self { secret, instance, boot: 0, client_ids: AtomicU64::new(0), session_ids: AtomicU64::new(0) };
+        let (client_ids, session_ids) = (AtomicU64::new(0), AtomicU64::new(0));
+        let shared_secret = settings.handle_key.0;
+        let ids = Self { secret, instance, shared_secret, boot: 0, client_ids, session_ids };
         let boot = ids.choose_mark(entries);
         if let Some(log) = log {
             // Changes become durable in order: this one before the record of any client of this instance.
@@ -121,13 +135,24 @@ impl Ids {
         self.keyed(self.session_ids.fetch_add(1, Relaxed)).to_be_bytes()
     }
 
-    /// Returns a new session ID: the client ID, which helps readers of packet captures, and eight unguessable bytes.
-    pub(crate) fn next_session_id(&self, client: ClientId) -> SessionId {
+    /// Returns a new session ID: the first half of the client ID, which helps readers of packet captures; the number of the client's
+    /// incarnation ([`incarnation_of`]); and eight unguessable bytes.
+    pub(crate) fn next_session_id(&self, client: &Client) -> SessionId {
         let mut id = [0; 16];
-        id[..8].copy_from_slice(&client.to_be_bytes());
+        id[..8].copy_from_slice(&client.id().to_be_bytes());
+        id[INCARNATION].copy_from_slice(&self.incarnation(client).to_be_bytes());
         let number = self.session_ids.fetch_add(1, Relaxed);
         id[8..].copy_from_slice(&self.keyed(number).to_be_bytes());
         id
+    }
+
+    /// Returns a number for a client's owner string and verifier, the same in every instance.
+    fn incarnation(&self, client: &Client) -> u32 {
+        let mut hasher = SipHasher24::new_with_key(&self.shared_secret);
+        hasher.write(b"enfys: incarnations of clients");
+        hasher.write(client.verifier());
+        hasher.write(client.owner());
+        hasher.finish() as u32
     }
 
     /// Returns the stateid generations of one shard.
@@ -165,5 +190,38 @@ impl Ids {
         let mut hasher = self.hasher();
         hasher.write_u64(number);
         hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::HandleKey;
+    use crate::state::tables::principal::Principal;
+    use crate::state::tables::slot_memory::SlotMemory;
+
+    #[test]
+    fn sessions_of_one_incarnation_share_its_number_in_all_instances() {
+        let ids = |instance: u8| {
+            let settings =
+                Settings::new(HandleKey([7; 16]), instance.into(), [instance; 16], b"test".to_vec());
+            Ids::new(&settings, &[], None)
+        };
+        let session = |ids: &Ids, id: ClientId, owner: &'static [u8], verifier: u8| {
+            let (owner, slots) = (Bytes::from_static(owner), Arc::new(SlotMemory::new(0)));
+            let client = Client::new(id, owner, [verifier; 8], Principal::Anonymous, slots, Duration::ZERO);
+            ids.next_session_id(&client)
+        };
+        let (first, second) = (ids(1), ids(2));
+        let known = session(&first, 10, b"client", 1);
+        let again = session(&second, 20, b"client", 1);
+        assert_ne!(known, again);
+        assert_eq!(incarnation_of(&known), incarnation_of(&again));
+        for (owner, verifier) in [(&b"client"[..], 2), (b"other", 1)] {
+            assert_ne!(incarnation_of(&known), incarnation_of(&session(&second, 20, owner, verifier)));
+        }
     }
 }

@@ -3,13 +3,13 @@
 use std::hash::Hasher;
 
 use protocol::nfs4::ops::session::SequenceArgs;
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{SessionId, Status};
 use siphasher::sip::SipHasher13;
 
 use super::Compound;
 use crate::files::name_changes::Changer;
 use crate::programs::nfs4::status::{Failure, Result};
-use crate::replay::crash_replay::{CallId, LoggedOps, RecoveredCall};
+use crate::replay::crash_replay::{CallId, CallOwner, LoggedOps, RecoveredCall};
 use crate::state;
 use crate::state::{Replay, Sequenced, SlotRequest};
 
@@ -27,7 +27,8 @@ impl<'r> Compound<'r> {
         };
         // A persistent session's reply is answered even if this server runs without a crash-replay log.
         let Some(journal) = &self.request.server.journal else { return Err(status.into()) };
-        match journal.recognize(call, self.request.logged.owner, self.request.now, true) {
+        let owner = self.owner_in(&arguments.session_id);
+        match journal.recognize(call, owner, self.request.now, true) {
             RecoveredCall::Replied(reply) => Err(Failure::Replay(reply)),
             RecoveredCall::Pending => {
                 // The client does not repeat the request in this session: the claim must be durable before the answer.
@@ -36,6 +37,11 @@ impl<'r> Compound<'r> {
             }
             RecoveredCall::Unknown => Err(status.into()),
         }
+    }
+
+    /// Returns the caller in a session of this server or an earlier one.
+    fn owner_in(&self, session: &SessionId) -> CallOwner {
+        CallOwner { incarnation: state::incarnation_of(session), ..self.request.logged.owner }
     }
 
     /// Identifies the request in the crash-replay log, the same way in every process; the session ID is among the bytes.
@@ -60,7 +66,10 @@ impl<'r> Compound<'r> {
             });
             self.logged = in_session.or(self.call);
         }
-        LoggedOps::new(self.request.server.journal.as_ref(), &self.request.logged, self.logged)
+        let logged = &self.request.logged;
+        let session = self.session.as_ref().map(|running| running.sequence().session_id);
+        let owner = session.map_or(logged.owner, |session| self.owner_in(&session));
+        LoggedOps::new(self.request.server.journal.as_ref(), logged, owner, self.logged)
     }
 
     /// Logs the reply of a compound, from its status on, if one of its operations was logged.

@@ -317,6 +317,50 @@ fn claims_only_calls_repeated_in_the_old_session() {
     }
 }
 
+/// The client repeats a change in its old session, restarts before it does in its next one, and makes an equal change.
+#[test]
+fn a_restarted_client_claims_nothing() {
+    for case in CASES {
+        let mut machine = Machine::new();
+        let mut lab = client(&mut machine);
+        lab.seconds = 110;
+        let before = machine.records();
+        let call = xdr::to_bytes(&compound([vec![lab.next(false)], (case.ops)(1)].concat()));
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::OK);
+        machine.kill(Killed::AfterExecution, before);
+        reconnect(&mut lab, &mut machine, 120);
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+        lab.verifier = 2;
+        lab.connect(b"of the user");
+        assert_eq!(lab.status((case.ops)(2)), case.again, "{}", case.what);
+    }
+}
+
+/// Another client has removed the name since and created it again; then it removed its own, and the restarted client made one.
+#[test]
+fn a_restarted_client_removes_its_own_object() {
+    let mut machine = Machine::new();
+    let mut lab = client(&mut machine);
+    lab.seconds = 110;
+    let remove = || at(&["export"], vec![Op::Remove(RemoveArgs { target: name("old") })]);
+    let create = || at(&["export"], vec![open_new("old")]);
+    let before = machine.records();
+    machine.arm(Killed::BeforeExecution, Method::Remove);
+    let call = xdr::to_bytes(&compound([vec![lab.next(false)], remove()].concat()));
+    assert_eq!(status(&lab.raw(&call).unwrap()), Status::IO);
+    machine.kill(Killed::BeforeExecution, before);
+    reconnect(&mut lab, &mut machine, 120);
+    assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+    let mut other = lab.other(b"another");
+    for ops in [remove(), create(), remove()] {
+        assert_eq!(other.status(ops), Status::OK);
+    }
+    lab.verifier = 2;
+    lab.connect(b"of the user");
+    assert_eq!(lab.status(create()), Status::OK);
+    assert_eq!(lab.status(remove()), Status::OK);
+}
+
 #[test]
 fn another_request_in_the_same_slot_is_no_retransmission() {
     let mut machine = Machine::new();
