@@ -112,7 +112,7 @@ impl Caller {
 
 /// The usual maximum of calls in flight in versions 3 and 4.0, which have no slots.
 pub const V3_CALLS: u32 = 128;
-/// Time for which a client that ends waits for a server that does not answer.
+/// Time for which a client that ends repeats what a server refuses.
 pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(10);
 /// The usual pause before the repetition of a call that the server answered with JUKEBOX, as in Linux.
 pub const JUKEBOX_PAUSE: Duration = Duration::from_secs(5);

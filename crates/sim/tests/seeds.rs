@@ -30,7 +30,7 @@ fn every_scenario_holds_for_every_seed() {
 }
 
 /// Failures that long runs have found, fixed since.
-const FOUND: [(&str, u64); 36] = [
+const FOUND: [(&str, u64); 43] = [
     ("client-cached-mixed", 144),
     ("client-cached-mixed", 204),
     ("client-cached-mixed", 731),
@@ -50,6 +50,7 @@ const FOUND: [(&str, u64); 36] = [
     ("client-cached-v40", 9824),
     ("client-mixed", 1382),
     ("client-mixed", 2229),
+    ("client-mixed", 4648),
     ("client-revoked", 291),
     ("client-revoked", 304),
     ("client-revoked", 317),
@@ -57,11 +58,17 @@ const FOUND: [(&str, u64); 36] = [
     ("client-revoked", 646),
     ("client-revoked", 649),
     ("client-revoked", 3246),
+    ("client-revoked", 3293),
     ("client-revoked", 5504),
+    ("client-v2", 5264),
     ("client-v40", 2645),
     ("client-v40", 3592),
     ("client-v40", 4280),
+    ("client-v40", 12_398),
     ("client-v41", 324),
+    ("client-v41", 4075),
+    ("client-v41", 10_642),
+    ("client-v41", 12_416),
     ("delegations", 1380),
     ("mute", 1834),
     ("notices", 8225),

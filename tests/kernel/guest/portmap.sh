@@ -1,10 +1,11 @@
 # test: a mount without ports asks the server's port mapper for them, and is listed until it is unmounted
-# versions: 3
+# versions: 2 3
 mkdir -p /run/asked
 path=$(export_root)/export/${D##*/}
 listed() { showmount --no-headers -a "$SERVER" | grep -Fxc "10.99.0.2:$path" || true; }
 same 0 "$(listed)" 'mounts of the directory before there is one'
-mount -t nfs -o vers=3,tcp,nolock "$SERVER:$path" /run/asked
+[ "$VERSION" = 3 ] && options=vers=3,tcp,nolock || options=vers=2,proto=tcp,addr=$SERVER,mountproto=tcp,mountvers=1,nolock
+mount $(mount_flags) -t nfs -o "$options" "$SERVER:$path" /run/asked
 grep -q "^[^ ]* /run/asked nfs .*,mountport=$MOUNT_PORT," /proc/mounts || fail "$(grep ' /run/asked ' /proc/mounts)"
 same 1 "$(listed)" 'mounts of the directory'
 showmount --no-headers -d "$SERVER" | grep -Fxq "$path" || fail "no such directory is mounted: $(showmount -d "$SERVER")"

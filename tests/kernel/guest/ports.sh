@@ -1,11 +1,11 @@
 # test: another machine's users, who cannot send from ports below 1024, are refused; its root may mount
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 [ -n "$ENFYS" ] || exit 0
 mkdir -p /run/ports
 # A separate client, so that it shares no connection with the mounts of other tests.
 stranger() {
     unshare --uts bash -c 'hostname stranger && exec nsenter --net=/run/netns/other "$@"' - \
-        mount -t nfs -o "$(mount_options nolock),$1" "$SERVER:/export" /run/ports
+        mount $(mount_flags) -t nfs -o "$(mount_options nolock),$1" "$SERVER:/export" /run/ports
 }
 refused 'mount.nfs' stranger noresvport
 stranger resvport

@@ -1,5 +1,5 @@
 # test: EDQUOT reaches the program, and everything works once there is room again
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 mount_export /run/quota /quota
 Q=/run/quota/mine
 # A user writes, because quotas of users do not limit the superuser.

@@ -21,6 +21,19 @@ mkdir "$D/names"
 # Version 2 has no exclusive creation.
 [ "$VERSION" = 2 ] || "$PROBE" exclusive "$D/names" "/run/other/$TEST/names" 10
 if [ "${VERSION%.*}" = 4 ]; then "$PROBE" locks "$D/lock" "/run/other/$TEST/lock"; fi
+if [ "${VERSION%.*}" != 4 ]; then # NLM with a GRANTED, since a local process has the lock; NSM monitors this client
+    : >"$D/lock"
+    host 'exec 5<>"$H/lock"; python3 -c "
+import fcntl, os, sys, time
+fcntl.lockf(5, fcntl.LOCK_EX)
+open(sys.argv[1], \"w\").close()
+while not os.path.exists(sys.argv[2]): time.sleep(0.1)
+time.sleep(2)" "$H/locked" "$H/waits"' & holder=$!
+    host 'until [ -e "$H/locked" ]; do sleep 0.1; done'
+    touch "$D/waits"
+    flock "$D/lock" true
+    wait "$holder"
+fi
 dd if=/dev/zero of="$D/zeros" bs=1M count=3 conv=fsync status=none
 if [ "${VERSION%.*}" = 4 ]; then # what this client holds is called back when the other changes it
     echo held >"$D/recalled"
@@ -51,7 +64,8 @@ touch "$D/stop"
 wait $! || fail "dumpcap: $(cat "$L/dumpcap")"
 # The client's port is random. Some ports are registered for other protocols (636 and 989 to 995 for TLS), and tshark goes by either end.
 # One pass extracts all fields used below: for each frame the values of each field, with commas between them.
-fields='frame.number rpc.msgtyp rpc.state_accept nfs nfs.status nfs.nfsstat4 nfs.cb.operation nfs.opcode _ws.malformed _ws.col.Info'
+fields='frame.number rpc.msgtyp rpc.state_accept nfs nfs.status nfs.nfsstat4 nfs.cb.operation nfs.opcode'
+fields+=' nlm.procedure_v4 nlm.procedure_v1 mount.procedure_v1 mount.procedure_v3 _ws.malformed _ws.col.Info'
 frames="$L/frames"
 host "tshark -r $capture -n -d tcp.port==2049,rpc -Y 'rpc || _ws.malformed' -T fields -E separator=/t -E occurrence=a -E aggregator=, \
     $(printf -- '-e %s ' $fields) 2>/dev/null" >"$frames" || fail 'tshark cannot read the capture'
@@ -79,6 +93,13 @@ seen() { # CONDITION WHAT
 }
 # NOENT occurs more than once; otherwise the fields below are not the right ones.
 seen 'is("nfs.status", 2) || is("nfs.nfsstat4", 2)' error
+# MNT is procedure 1 of MOUNT; LOCK is 2 of NLM, and GRANTED 5 or, as a message, 10 (RFC 1813 Appendices I and II).
+if [ "${VERSION%.*}" != 4 ]; then
+    [ "$VERSION" = 2 ] && mount=mount.procedure_v1 nlm=nlm.procedure_v1 || mount=mount.procedure_v3 nlm=nlm.procedure_v4
+    seen "is(\"$mount\", 1)" MNT
+    seen "is(\"$nlm\", 2)" LOCK
+    seen "is(\"$nlm\", 5) || is(\"$nlm\", 10)" GRANTED
+fi
 # CB_RECALL is operation 4 of callbacks in every minor version (RFC 7530 §16.2, RFC 8881 §20.2).
 if [ "${VERSION%.*}" = 4 ]; then seen 'is("nfs.cb.operation", 4)' CB_RECALL; fi
 # CB_OFFLOAD is operation 15 (RFC 7862 §16.1).

@@ -95,24 +95,18 @@ impl Snapshot {
     /// a file is closed, and it never waits for the reply of a CLOSE. On a mount that others use this takes [`SETTLE_MAX`].
     pub(crate) fn settled(directory: &Path) -> Self {
         let canonical = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-        if let Some(mut before) = mount_of(&canonical).filter(mountstats::Mount::is_nfs) {
-            // Programs have had the errors of their writes; others' data must not fail the run.
-            let _ = fs::File::open(directory).map(rustix::fs::syncfs);
-            let began = Instant::now();
-            while began.elapsed() < SETTLE_MAX {
-                std::thread::sleep(SETTLE_PAUSE);
-                let Some(now) = mount_of(&canonical) else { break };
-                if std::mem::replace(&mut before, now) == before {
-                    break;
-                }
-            }
-        }
+        send_all(directory, &canonical);
+        settle(&canonical);
         Self::read(directory)
     }
 
     /// Returns the growth until a mount of NFS is quiet, and its requests by operation.
     pub(crate) fn until_settled(&self) -> (KernelCounters, BTreeMap<String, Operation>) {
-        let now = Self::settled(&self.directory);
+        let canonical = fs::canonicalize(&self.directory).unwrap_or_else(|_| self.directory.clone());
+        send_all(&self.directory, &canonical);
+        // System and disk do nothing for the run while the last replies come.
+        let mut now = Self::read(&self.directory);
+        now.mount = settle(&canonical).or(now.mount);
         let mut operations = BTreeMap::new();
         let mount = now.mount.zip(self.mount.as_ref()).and_then(|(now, before)| {
             operations = now.operations_since(before);
@@ -129,6 +123,29 @@ const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 /// A mount is quiet if none of its counters changes for this time: the replies of a server that takes longer are missed.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Has a mount of NFS send the data that it keeps.
+fn send_all(directory: &Path, canonical: &Path) {
+    if mount_of(canonical).as_ref().is_some_and(mountstats::Mount::is_nfs) {
+        // Programs have had the errors of their writes; others' data must not fail the run.
+        let _ = fs::File::open(directory).map(rustix::fs::syncfs);
+    }
+}
+
+/// Waits until a mount of NFS is quiet, and returns its counters.
+fn settle(canonical: &Path) -> Option<mountstats::Mount> {
+    let mut last = mount_of(canonical).filter(mountstats::Mount::is_nfs)?;
+    let began = Instant::now();
+    while began.elapsed() < SETTLE_MAX {
+        std::thread::sleep(SETTLE_PAUSE);
+        let Some(now) = mount_of(canonical) else { break };
+        if now == last {
+            break;
+        }
+        last = now;
+    }
+    Some(last)
+}
 
 fn text(path: &str) -> Option<String> {
     fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned()).ok()

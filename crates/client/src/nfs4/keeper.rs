@@ -83,6 +83,8 @@ struct Current {
     waiting: Vec<Waker>,
     /// The number of attempts to replace a session that found no server or only wrong replies, and the error of the last one.
     failed: (u64, OpError),
+    /// The number of attempts to replace a session that the server has answered with an error.
+    refused: u64,
 }
 
 impl Current {
@@ -127,7 +129,8 @@ impl Nfs4 {
             Setup { engine: &engine, connection, config: &config, minor_version, flags, is_taking_over };
         let (registration, session) = setup.first_session(&connections).await?;
         let (state, waiting) = (SessionState::Ready(session), Vec::new());
-        let current = Current { registration, state, waiting, failed: (0, CallError::TimedOut.into()) };
+        let current =
+            Current { registration, state, waiting, failed: (0, CallError::TimedOut.into()), refused: 0 };
         let (current, lease) = (Mutex::new(current), Mutex::new(LEASE_DEFAULT));
         Ok(Self {
             engine,
@@ -286,6 +289,11 @@ impl Nfs4 {
         .await
     }
 
+    /// Returns the number of attempts to replace a session that the server has refused.
+    pub(super) fn refused_sessions(&self) -> u64 {
+        self.current.lock().refused
+    }
+
     /// Keeps the lease, replaces lost sessions and answers callbacks, until the client is closed.
     pub(crate) async fn run(&self) {
         let session = pin!(join(self.keep_session(), self.answer_callbacks()));
@@ -396,6 +404,7 @@ impl Nfs4 {
         let mut needs_client_id = lost_for == Status::STALE_CLIENTID || self.minor_version == 0;
         // Set until all state is reclaimed, even if more sessions are lost meanwhile. An expired lease has none left.
         let mut must_reclaim = lost_for == Status::EXPIRED;
+        let mut failures = 0;
         let state = loop {
             match self.make_session(&mut registration, needs_client_id, &mut must_reclaim).await {
                 Ok(session) => break SessionState::Ready(session),
@@ -410,7 +419,8 @@ impl Nfs4 {
                 }
                 Err(error) => {
                     needs_client_id = true;
-                    self.fail_waiting(error);
+                    failures += 1;
+                    self.fail_waiting(error, failures >= SESSIONS_LOST_MAX);
                     self.engine.sleep(RETRY_PAUSE).await;
                 }
             }
@@ -421,17 +431,18 @@ impl Nfs4 {
         current.wake_all();
     }
 
-    /// Fails the compounds of a soft mount that wait for a session, if an attempt to create one has found no server, or one whose
-    /// replies are wrong.
-    fn fail_waiting(&self, error: OpError) {
+    /// Counts a refused attempt to create a session. Fails the compounds of a soft mount that wait for one, if an attempt has found no
+    /// server, or one whose replies are wrong, or if `are_many` attempts have failed in turn.
+    fn fail_waiting(&self, error: OpError, are_many: bool) {
         let is_final = match &error {
             OpError::Call(CallError::Unreachable(_) | CallError::TimedOut | CallError::Rpc(_)) => true,
-            error => matches!(error, OpError::BadReply(_)),
+            error => are_many || matches!(error, OpError::BadReply(_)),
         };
+        let mut current = self.current.lock();
+        current.refused += u64::from(matches!(error, OpError::Status(_)));
         if !is_final || self.is_hard() {
             return;
         }
-        let mut current = self.current.lock();
         current.failed = (current.failed.0 + 1, error);
         current.wake_all();
     }

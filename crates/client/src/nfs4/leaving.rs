@@ -13,17 +13,22 @@ use crate::config::LEAVE_MAX;
 use crate::engine::CallError;
 use crate::error::OpError;
 
+/// Number of refused attempts to make a session after which the server is not expected to make one. A restart refuses one or two.
+const REFUSALS_MIN: u64 = 3;
+
 impl Nfs4 {
     /// Destroys session and client ID. The client must have closed its files before. A server that has restarted meanwhile waits for
     /// this client in its grace period, and new opens of all clients wait too: it learns that there is nothing to reclaim.
     ///
     /// # Errors
-    /// CLIENTID_BUSY if the server still has state of this client, TimedOut if it makes no new session within [`LEAVE_MAX`].
+    /// CLIENTID_BUSY if the server still has state of this client, TimedOut if it refuses a new session for [`LEAVE_MAX`].
     pub(crate) async fn leave(&self) -> Result<(), OpError> {
+        // Without a session nothing can be given back.
+        self.next_session().await?;
         self.give_back_all().await;
         self.unwatch_all().await;
         self.background.idle().await;
-        let mut session = self.session().await?;
+        let mut session = self.next_session().await?;
         let mut has_registered = false;
         for _ in 0..SESSIONS_LOST_MAX {
             match self.setup().leave(&session).await {
@@ -44,11 +49,16 @@ impl Nfs4 {
         Err(OpError::BadReply("it loses every session"))
     }
 
-    /// Waits for the session after a lost one. A server that refuses it does not keep the client from ending.
+    /// Waits for a session. A server that refuses it does not keep the client from ending. For one that is silent,
+    /// as while it restarts, a hard mount waits as with any other call, and those of a soft mount fail.
     async fn next_session(&self) -> Result<Arc<Session>, OpError> {
-        match select(pin!(self.session()), pin!(self.engine.sleep(LEAVE_MAX))).await {
-            Either::Left((session, _)) => session,
-            Either::Right(_) => Err(CallError::TimedOut.into()),
+        let refused_before = self.refused_sessions();
+        loop {
+            match select(pin!(self.session()), pin!(self.engine.sleep(LEAVE_MAX))).await {
+                Either::Left((session, _)) => return session,
+                Either::Right(_) if self.refused_sessions() < refused_before + REFUSALS_MIN => {}
+                Either::Right(_) => return Err(CallError::TimedOut.into()),
+            }
         }
     }
 }

@@ -121,6 +121,24 @@ fn leaving_ends_with_an_error_although_the_server_does_not_let_the_client_go() {
     }
 }
 
+/// The reply to DESTROY_CLIENTID is lost, so that the client registers again; then the network loses a request for longer than the server
+/// may refuse a session.
+#[test]
+fn a_silent_server_is_waited_for_when_leaving() {
+    let link = Link::new();
+    let client = link.connect(config_41()).unwrap();
+    let (is_destroyed, is_silent) = (Cell::new(false), Rc::new(Cell::new(false)));
+    let silent = Rc::clone(&is_silent);
+    link.answer(move |call| match () {
+        () if has(call, OpNum::DESTROY_CLIENTID) && !is_destroyed.replace(true) => Answer::ServeAndBreak,
+        () if has(call, OpNum::RECLAIM_COMPLETE) && !silent.replace(true) => Answer::Silence,
+        () => Answer::Serve,
+    });
+    let before = link.now();
+    assert_eq!(link.run(client.close()), Ok(()));
+    assert!(is_silent.get() && link.now() - before > Duration::from_secs(20));
+}
+
 /// DESTROY_SESSION and DESTROY_CLIENTID are sent together, and a server may execute the second one first (RFC 8881 §18.50.3).
 #[test]
 fn a_client_that_still_has_its_session_is_destroyed_after_it() {

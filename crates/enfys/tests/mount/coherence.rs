@@ -3,6 +3,7 @@
 
 use std::process::Stdio;
 
+use crate::stats::stats;
 use crate::support::{Mounted, Server, VERSIONS, await_that, can_mount, sh, shell};
 
 /// Far longer than a test waits.
@@ -68,6 +69,42 @@ f = os.open('g', os.O_RDWR | os.O_APPEND); os.write(f, b'first\\n'); os.write(f,
             });
             mounted.end();
         }
+    }
+}
+
+#[test]
+fn the_kernel_keeps_pages_over_an_open_until_another_client_changes_the_file() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        sh(&server.export(), "head -c 500000 /dev/zero > f");
+        let (one, two) = (Mounted::new(&server, version, &[]), Mounted::new(&server, version, &[]));
+        // Bytes for which the kernel has asked.
+        let asked = || {
+            let bytes = &stats(&one.path)["caches"]["data_bytes"];
+            bytes["hits"].as_u64().expect("a number") + bytes["misses"].as_u64().expect("a number")
+        };
+        let mut last = 0;
+        let mut read_anew = |is_new: bool, what: &str| {
+            one.sh("cmp f ../expected");
+            let now = asked();
+            assert_eq!(now > last, is_new, "{version}: {what}: {last}, {now}");
+            last = now;
+        };
+        let expect = |script: &str| sh(one.path.parent().expect("a directory"), script);
+        expect("head -c 500000 /dev/zero > expected");
+        read_anew(true, "first");
+        read_anew(false, "unchanged");
+        // Of the same size.
+        two.sh("head -c 500000 /dev/zero | tr '\\0' x > new; cp new f");
+        two.send_all();
+        expect("head -c 500000 /dev/zero | tr '\\0' x > expected");
+        read_anew(true, "changed");
+        read_anew(false, "unchanged since");
+        one.end();
+        two.end();
     }
 }
 

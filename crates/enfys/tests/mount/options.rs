@@ -71,6 +71,27 @@ fn rsize_and_wsize_bound_requests() {
     }
 }
 
+/// READDIR alone makes a list with attributes cost a request for each file.
+#[test]
+fn rdirplus_decides_about_attributes_in_listings() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    sh(&server.export(), "mkdir d; touch d/1 d/2 d/3 d/4 d/5");
+    for (option, has_attributes) in [("rdirplus=force", true), ("rdirplus", true), ("nordirplus", false)] {
+        let mounted = Mounted::new(&server, "3", &["-o", option]);
+        assert_eq!(mounted.sh("ls -l d | wc -l"), "6\n");
+        let stats = stats(&mounted.path);
+        let requests = |operation| count(&stats, operation, "requests");
+        assert_eq!(requests("READDIRPLUS") > 0, has_attributes, "{option}: {stats}");
+        assert_eq!(requests("READDIR") > 0, !has_attributes, "{option}: {stats}");
+        // One for the directory itself.
+        assert_eq!(requests("LOOKUP"), if has_attributes { 1 } else { 6 }, "{option}: {stats}");
+        mounted.end();
+    }
+}
+
 #[test]
 fn a_mount_over_udp_keeps_a_tree() {
     if !can_mount() {

@@ -1,8 +1,9 @@
 //! `enfys stats`.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -104,6 +105,31 @@ fn statistics_are_shown_as_text_and_for_prometheus() {
     }
     promtool::check(&metrics);
     mounted.end();
+}
+
+#[test]
+fn statistics_are_repeated_until_the_mount_ends() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    let mounted = Mounted::new(&server, "4.2", &[]);
+    let mut watch = Command::new(ENFYS);
+    watch.args(["stats", "--watch=1", "--json"]).arg(&mounted.path).stdout(Stdio::piped());
+    let mut child = watch.spawn().expect("the binary");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut writes = || {
+        let line = lines.next()?.expect("text");
+        let response: Value = serde_json::from_str(&line).expect("JSON");
+        (response["stats"] != Value::Null).then(|| count(&response["stats"], "WRITE", "requests"))
+    };
+    assert_eq!(writes(), Some(0));
+    mounted.sh("echo text > f; sync f");
+    let next = std::iter::from_fn(&mut writes).find(|writes| *writes > 0);
+    assert_eq!(next, Some(1));
+    mounted.end();
+    while writes().is_some() {}
+    assert!(!child.wait().expect("a child").success(), "the directory is no mount any more");
 }
 
 #[test]

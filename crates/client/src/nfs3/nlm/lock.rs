@@ -24,10 +24,6 @@ const POLL_MAX: Duration = Duration::from_secs(10);
 pub(super) const GRACE_PAUSE: Duration = Duration::from_secs(5);
 /// Number of times that a LOCK is repeated because the connection changed, before the caller gets an error.
 const TRIES_MAX: u32 = 8;
-/// Maximum number of attempts to unlock what the server may hold; the pauses between them add up to four minutes.
-const RESTORES_MAX: u32 = 8;
-/// The first pause between them; later ones are twice as long each.
-const RESTORE_FIRST: Duration = Duration::from_secs(2);
 
 /// The arguments of a LOCK.
 #[derive(Clone)]
@@ -117,9 +113,7 @@ impl Nlm {
             let outcome = nlm.lock_in_turn(&used, &asked, &mut may_be_held).await;
             drop(turn);
             if may_be_held && outcome.is_err() {
-                let again = Arc::clone(&nlm);
-                let restored = async move { again.restore(&asked.caller, &used, asked.range).await };
-                nlm.abandoned.add(Box::pin(restored));
+                nlm.restore_later(&asked.caller, &used, asked.range);
             }
             outcome
         };
@@ -203,7 +197,7 @@ impl Nlm {
 
     /// Sends CANCEL for a LOCK that waits. It may have been granted at the same time: what the owner does not hold is unlocked.
     async fn cancel(&self, asked: &Asked, locker: &LockerUse) {
-        let _turn = locker.turn().await;
+        let turn = locker.turn().await;
         let arguments = CancelArgs {
             cookie: self.cookie(),
             block: true,
@@ -212,49 +206,8 @@ impl Nlm {
         };
         // Servers differ in the status for a lock that has been granted.
         let _ = self.call_ranged::<Res>(&asked.caller, Proc::CANCEL, &arguments).await;
-        // No caller is left to handle a failure.
-        let _ = self.restore_in_turn(&asked.caller, locker, asked.range).await;
-    }
-
-    /// Makes the server's locks in a range those of the table; tries for some minutes if it does not answer.
-    async fn restore(&self, caller: &Caller, locker: &LockerUse, range: LockRange) {
-        let mut pause = RESTORE_FIRST;
-        for _ in 0..RESTORES_MAX {
-            let restored = {
-                let _turn = locker.turn().await;
-                self.restore_in_turn(caller, locker, range).await
-            };
-            if restored.is_ok() || self.engine.is_shut_down() {
-                break;
-            }
-            self.engine.sleep(pause).await;
-            pause *= 2;
-        }
-    }
-
-    /// As [`Self::restore`], once.
-    ///
-    /// # Errors
-    /// That of the first call without a reply.
-    async fn restore_in_turn(
-        &self,
-        caller: &Caller,
-        locker: &LockerUse,
-        range: LockRange,
-    ) -> Result<(), OpError> {
-        for held in locker.held(range) {
-            match self.send_lock(caller, locker, (held.range, held.kind), false, false).await {
-                Ok(Replied { reply: Stats::DENIED, .. }) => locker.lose(held),
-                Err(error @ OpError::Call(_)) => return Err(error),
-                _ => {}
-            }
-        }
-        let unlocked = self.unlock_gaps(caller, locker, range).await;
-        self.table.waiters.unlocked(&locker.file);
-        match unlocked {
-            Err(error @ OpError::Call(_)) => Err(error),
-            _ => Ok(()),
-        }
+        drop(turn);
+        self.restore(&asked.caller, locker, asked.range).await;
     }
 }
 

@@ -31,6 +31,7 @@ mod incoming;
 mod lock;
 mod monitor;
 mod recovery;
+mod restore;
 mod short;
 mod table;
 mod test;
@@ -38,6 +39,7 @@ mod unlock;
 
 use calls::Link;
 use monitor::Epochs;
+use restore::Ending;
 use table::Table;
 
 /// Maximum number of calls of the lock manager in flight.
@@ -65,6 +67,7 @@ pub(crate) struct Nlm {
     /// Results of GRANTED_MSG that are being sent.
     results: AtomicUsize,
     abandoned: Arc<Abandoned>,
+    ending: Ending,
     /// Raised with the first lock, and when locks become doubtful.
     attention: Signal,
     wants_calls: AtomicBool,
@@ -96,6 +99,7 @@ impl Nlm {
             epochs: Epochs::default(),
             results: AtomicUsize::new(0),
             abandoned: Arc::default(),
+            ending: Ending::default(),
             attention: Signal::default(),
             wants_calls: AtomicBool::new(false),
             listeners: Mutex::default(),
@@ -107,9 +111,11 @@ impl Nlm {
         join(self.keep_locks(), self.abandoned.run()).await;
     }
 
-    /// Waits until operations whose caller has gone have ended.
+    /// Waits until operations whose caller has gone have ended. Those that repeat failed calls do so once more.
     pub(crate) async fn settle(&self) {
+        self.ending.set(true);
         self.abandoned.idle().await;
+        self.ending.set(false);
     }
 
     /// Returns the locks, for another process that continues the client.

@@ -55,7 +55,14 @@ struct State {
     lost: HeldRanges,
     /// Requests that wait for GRANTED.
     waits: Vec<(LockRange, LockKind)>,
+    /// Ranges in which the server may hold what the table does not.
+    doubts: Vec<LockRange>,
+    /// Whether a task unlocks these.
+    is_restoring: bool,
 }
+
+/// Maximum number of ranges in doubt; more are taken together.
+const DOUBTS_MAX: usize = 16;
 
 /// A [`Locker`] in use. It is forgotten when it is unused and has no locks.
 #[derive(Debug)]
@@ -186,7 +193,7 @@ impl Table {
             let (held, lost) = (HeldRanges::restored(&saved.held), HeldRanges::restored(&saved.lost));
             self.lost.fetch_add(usize::from(!lost.is_empty()), Ordering::Relaxed);
             let caller = saved.caller.map(Caller::from_state).transpose()?;
-            let state = Mutex::new(State { caller, held, lost, waits: Vec::new() });
+            let state = Mutex::new(State { caller, held, lost, ..State::default() });
             let locker = Arc::new(Locker { svid, file, owner, turn: Arc::default(), state });
             owners.svids.entry(owner).or_insert((svid, 0)).1 += 1;
             owners.lockers.insert((file, owner), locker);
@@ -293,6 +300,33 @@ impl Locker {
     /// Returns the ranges that were granted in another epoch.
     pub(super) fn doubtful(&self, epoch: u32) -> Vec<HeldRange> {
         self.state.lock().held.iter().filter(|held| held.open != epoch).copied().collect()
+    }
+
+    /// Notes that the server may hold more than the table in a range. Returns whether no task unlocks such ranges yet: the caller
+    /// does, from now on.
+    pub(super) fn doubt(&self, range: LockRange) -> bool {
+        let mut state = self.state.lock();
+        if state.doubts.len() == DOUBTS_MAX {
+            state.doubts = vec![LockRange::WHOLE];
+        } else if !state.doubts.contains(&range) {
+            state.doubts.push(range);
+        }
+        !std::mem::replace(&mut state.is_restoring, true)
+    }
+
+    /// Takes the next range in doubt. Without one, the task that unlocks them ends.
+    pub(super) fn next_doubt(&self) -> Option<LockRange> {
+        let mut state = self.state.lock();
+        let next = state.doubts.pop();
+        state.is_restoring = next.is_some();
+        next
+    }
+
+    /// Ends the task that unlocks ranges in doubt.
+    pub(super) fn forget_doubts(&self) {
+        let mut state = self.state.lock();
+        state.doubts.clear();
+        state.is_restoring = false;
     }
 
     /// Notes that the server has this range in the epoch `held.open`.

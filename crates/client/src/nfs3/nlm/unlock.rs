@@ -25,7 +25,13 @@ impl Nlm {
     ) -> Result<(), OpError> {
         let Some(locker) = self.table.find(handle, owner) else { return Ok(()) };
         let (nlm, caller) = (Arc::clone(self), caller.clone());
-        let operation = async move { nlm.unlock_all_of(&caller, &locker, range).await };
+        let operation = async move {
+            let outcome = nlm.unlock_all_of(&caller, &locker, range).await;
+            if matches!(outcome, Err(OpError::Call(_))) {
+                nlm.restore_later(&caller, &locker, range);
+            }
+            outcome
+        };
         self.abandoned.guard(operation, async |_| ()).await
     }
 
@@ -94,6 +100,7 @@ impl Nlm {
     /// # Errors
     /// The first of those that were not released.
     pub(crate) async fn leave(self: &Arc<Self>) -> Result<(), OpError> {
+        self.ending.set(true);
         let all = self.table.all();
         let unlocked = all.iter().map(|locker| {
             let caller = locker.caller();

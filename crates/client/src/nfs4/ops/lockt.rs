@@ -35,7 +35,7 @@ impl Nfs4 {
         let locker = self.locks.locker(handle, owner);
         let asking = locker.ask();
         if asking.has_local {
-            // The server does not know them: the delegation is not trusted at present.
+            // The server does not know them: they become known with the end of the delegation.
             self.give_back(&handle).await;
         }
         for _ in 0..TRIES_MAX {

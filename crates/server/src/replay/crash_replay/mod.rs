@@ -129,6 +129,8 @@ pub(crate) struct CallLog {
     /// Whether anything is in [`Self::before`].
     has_before: AtomicBool,
     before: Mutex<RecoveredOps>,
+    /// The last time at which an operation began.
+    last_began: Mutex<Timestamp>,
     /// Operations in progress on names with operations in [`Self::before`].
     turns: Turns,
 }
@@ -158,8 +160,22 @@ impl CallLog {
             forget_at: now.monotonic + REMEMBER_FOR,
             has_before: AtomicBool::new(!before.is_empty()),
             before: Mutex::new(before),
+            last_began: Mutex::new(Timestamp { seconds: i64::MIN, nanoseconds: 0 }),
             turns: Turns::default(),
         }
+    }
+
+    /// Returns the time of an operation that begins: later than that of each before, though calls that arrived together have the same.
+    /// A claim has the time of its operation, and no other operation has.
+    fn distinct(&self, at: Timestamp) -> Timestamp {
+        const NANOSECONDS: u32 = 1_000_000_000;
+        let mut last = self.last_began.lock();
+        let next = match last.nanoseconds + 1 {
+            NANOSECONDS => Timestamp { seconds: last.seconds + 1, nanoseconds: 0 },
+            nanoseconds => Timestamp { nanoseconds, ..*last },
+        };
+        *last = at.max(next);
+        *last
     }
 
     /// As [`Self::new`], over a log that survives a crash of the machine.

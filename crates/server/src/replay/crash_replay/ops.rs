@@ -257,10 +257,8 @@ impl<'s> LoggedOps<'s> {
         let claim = key.and_then(|key| journal.before()?.claim(key, call));
         let mut attempt =
             Attempt { journal, logged: self.call, call, claim, kind, targets, at: self.call.at, _turns };
-        if let Some(began) = attempt.began_before() {
-            // The next process needs the earlier time too.
-            attempt.at = began;
-        }
+        // The next process needs the earlier time too.
+        attempt.at = attempt.began_before().unwrap_or_else(|| journal.distinct(self.call.at));
         journal.begin(call, attempt.at, kind, targets);
         Some(attempt)
     }

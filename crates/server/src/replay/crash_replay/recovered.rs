@@ -159,7 +159,11 @@ impl RecoveredOps {
                     self.add_claim(key, id);
                 }
             }
-            Record::Answered { call, .. } => self.forget_call(call),
+            Record::Answered { call, .. } => {
+                // Its operation was answered without being executed, else its end would come first.
+                self.unended.retain(|(of, ..)| *of != call);
+                self.forget_call(call);
+            }
             Record::Started { .. } | Record::Replied { .. } | Record::Claimed { .. } => {}
         }
     }
@@ -327,7 +331,7 @@ impl RecoveredOps {
     }
 
     /// Returns when the operation of a claim began, valid or not; and whether the present object may have got its name, without being
-    /// created, by an operation that nobody has claimed.
+    /// created, by another operation of which nobody knows whether it was executed.
     pub(super) fn repeated_since(&self, claim: Claim) -> Option<(Timestamp, bool)> {
         let op = self.pending.get(&claim.operation)?;
         let target = op.targets[0];
@@ -641,6 +645,18 @@ mod tests {
         .for_each(|record| before.read(record, NOW));
         before.read_all(NOW, |record| panic!("{record:?}"));
         assert!(before.is_empty());
+    }
+
+    /// The removal was repeated and answered while the log did not have the creation of the newer object yet.
+    #[test]
+    fn a_call_whose_answer_is_in_the_log_has_changed_nothing_more() {
+        let mut before = RecoveredOps::new([(call(2), true)]);
+        let answered = Record::Answered { call: call(2), at: NOW };
+        for record in [begun(1, Kind::Remove, NAME), begun(2, Kind::Remove, NAME), answered] {
+            before.read(record, NOW);
+        }
+        before.read_all(NOW, |record| panic!("{record:?}"));
+        assert!(claims(&mut before, 1));
     }
 
     #[test]

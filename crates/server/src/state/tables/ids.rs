@@ -13,9 +13,9 @@ use siphasher::sip::SipHasher24;
 use super::client::Client;
 use super::stateid::Generations;
 use super::wire::{ClientId, SessionId, Verifier};
-use crate::Settings;
 use crate::StateLog;
 use crate::state::state_log::key;
+use crate::{HandleKey, Settings};
 
 /// Maximum number of client IDs to try until one is free.
 pub(crate) const CLIENT_IDS_TRIED: usize = 1024;
@@ -37,7 +37,7 @@ pub(crate) struct Ids {
     secret: [u8; 16],
     instance: u64,
     /// The key of the numbers of clients' incarnations: that of file handles, which all instances have.
-    shared_secret: [u8; 16],
+    shared_secret: HandleKey,
     /// Distinguishes this instance's stateids and 4.0 client IDs from those of earlier instances. Never 0 or 0xffff, as in special
     /// stateids.
     boot: u16,
@@ -62,7 +62,7 @@ impl Ids {
     pub(crate) fn new(settings: &Settings, entries: &[(Bytes, Bytes)], log: Option<&dyn StateLog>) -> Self {
         let Settings { secret, instance, .. } = *settings;
         let (client_ids, session_ids) = (AtomicU64::new(0), AtomicU64::new(0));
-        let shared_secret = settings.handle_key.0;
+        let shared_secret = settings.handle_key.clone();
         let ids = Self { secret, instance, shared_secret, boot: 0, client_ids, session_ids };
         let boot = ids.choose_mark(entries);
         if let Some(log) = log {
@@ -148,7 +148,7 @@ impl Ids {
 
     /// Returns a number for a client's owner string and verifier, the same in every instance.
     fn incarnation(&self, client: &Client) -> u32 {
-        let mut hasher = SipHasher24::new_with_key(&self.shared_secret);
+        let mut hasher = SipHasher24::new_with_key(&self.shared_secret.0);
         hasher.write(b"enfys: incarnations of clients");
         hasher.write(client.verifier());
         hasher.write(client.owner());
@@ -199,7 +199,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::HandleKey;
     use crate::state::tables::principal::Principal;
     use crate::state::tables::slot_memory::SlotMemory;
 
