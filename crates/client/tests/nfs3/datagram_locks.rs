@@ -247,6 +247,33 @@ fn a_lock_whose_replies_are_all_lost_is_unlocked() {
     }
 }
 
+/// The server has no lease for locks, so nobody else would ever get this one.
+#[test]
+fn an_unlock_that_failed_is_repeated_also_when_the_client_ends() {
+    for ends in [false, true] {
+        let world = World::new();
+        let (fs, peer) = world.mounted_with(crate::VERSION, |config| {
+            udp(config);
+            config.retry.retries = Some(2);
+        });
+        let file = open(&world, &fs);
+        world.run(file.try_lock(ONE, range(0, 10), Exclusive)).unwrap();
+        peer.cut(&world, true);
+        let failed = world.run(file.unlock(ONE, range(0, 10))).unwrap_err();
+        assert_eq!((failed.errno(), world.server().counts().locks), (Errno::ETIMEDOUT, 1));
+        // The next attempt fails too.
+        world.pass(Duration::from_secs(20));
+        peer.cut(&world, false);
+        if ends {
+            world.run(file.close()).unwrap();
+            world.run(fs.client().close()).unwrap();
+        } else {
+            world.pass(Duration::from_secs(300));
+        }
+        assert_eq!(world.server().counts().locks, 0, "ends: {ends}");
+    }
+}
+
 #[test]
 fn a_waiter_is_woken_by_granted() {
     let world = World::new();

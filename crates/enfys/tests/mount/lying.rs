@@ -49,11 +49,9 @@ enum Lie {
     Session,
     /// In version 3: has another verifier in each reply to WRITE and COMMIT.
     Verifier,
-    /// In version 3: has the same file handle in each reply to LOOKUP.
-    Handle,
 }
 
-const LIES: [Lie; 17] = [
+const LIES: [Lie; 16] = [
     Lie::Garbage,
     Lie::Half,
     Lie::Longer,
@@ -70,7 +68,6 @@ const LIES: [Lie; 17] = [
     Lie::Callback,
     Lie::Session,
     Lie::Verifier,
-    Lie::Handle,
 ];
 
 /// What programs do on the mount meanwhile.
@@ -106,7 +103,6 @@ const NFS_PROGRAM: u32 = 100_003;
 /// SEQUENCE (RFC 8881 §18.46).
 const SEQUENCE: u32 = 53;
 /// Procedures of version 3 (RFC 1813 §3.3).
-const LOOKUP: u32 = 3;
 const WRITE: u32 = 7;
 const COMMIT: u32 = 21;
 /// Bytes of the header of an accepted reply without a verifier (RFC 5531 §9).
@@ -184,13 +180,12 @@ impl Connection {
     }
 
     fn forward_replies(&self) -> io::Result<()> {
-        let mut first_handle = None;
         loop {
             let truth = read_record(&self.server)?;
             let call = self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&word(&truth, 0));
             let lie = *self.lie.lock().unwrap_or_else(PoisonError::into_inner);
             let mut reply = truth.clone();
-            self.falsify(&mut reply, lie, call, &mut first_handle);
+            self.falsify(&mut reply, lie, call);
             self.lies.fetch_add(usize::from(reply != truth || lie == Lie::Callback), Ordering::Relaxed);
             match lie {
                 Lie::Endless => return endless(&self.client),
@@ -203,8 +198,8 @@ impl Connection {
         }
     }
 
-    /// Makes a reply the lie that it is to be. `first_handle` is that of the first reply to LOOKUP of [`Lie::Handle`].
-    fn falsify(&self, reply: &mut Vec<u8>, lie: Lie, call: Option<u32>, first_handle: &mut Option<Vec<u8>>) {
+    /// Makes a reply the lie that it is to be.
+    fn falsify(&self, reply: &mut Vec<u8>, lie: Lie, call: Option<u32>) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         match lie {
             Lie::None | Lie::Callback => {}
@@ -243,14 +238,6 @@ impl Connection {
                     let verifier = u64::from(NUMBER.fetch_add(1, Ordering::Relaxed)).to_be_bytes();
                     let start = reply.len() - VERIFIER;
                     reply[start..].copy_from_slice(&verifier);
-                }
-            }
-            Lie::Handle => {
-                // The status, then the handle with its length (RFC 1813 §3.3.3).
-                let handle = REPLY_HEADER + 4..REPLY_HEADER + 8 + word(reply, REPLY_HEADER + 4) as usize;
-                if call == Some(LOOKUP) && word(reply, REPLY_HEADER) == 0 && handle.end <= reply.len() {
-                    let first = first_handle.get_or_insert_with(|| reply[handle.clone()].to_vec());
-                    reply.splice(handle, first.iter().copied());
                 }
             }
         }
@@ -356,7 +343,7 @@ fn mount_of_a_lying_server(version: &str) {
     let directory = top.path().join("m");
     sh(&directory, FILES);
     let is_of_version = |lie: &Lie| match lie {
-        Lie::Verifier | Lie::Handle => version == "3",
+        Lie::Verifier => version == "3",
         Lie::Session => ["4.1", "4.2"].contains(&version),
         _ => true,
     };
