@@ -21,7 +21,7 @@ mkdir "$D/names"
 # Version 2 has no exclusive creation.
 [ "$VERSION" = 2 ] || "$PROBE" exclusive "$D/names" "/run/other/$TEST/names" 10
 if [ "${VERSION%.*}" = 4 ]; then "$PROBE" locks "$D/lock" "/run/other/$TEST/lock"; fi
-if [ "${VERSION%.*}" != 4 ]; then # NLM with a GRANTED, since a local process has the lock; NSM monitors this client
+if [ "${VERSION%.*}" != 4 ]; then # NLM with a GRANTED, since a local process has the lock; then NSM, since the server restarts
     : >"$D/lock"
     host 'exec 5<>"$H/lock"; python3 -c "
 import fcntl, os, sys, time
@@ -33,6 +33,13 @@ time.sleep(2)" "$H/locked" "$H/waits"' & holder=$!
     touch "$D/waits"
     flock "$D/lock" true
     wait "$holder"
+    exec 5<>"$D/lock"
+    flock -n 5
+    server restart
+    # Granted after the grace period: this client has reclaimed its lock before.
+    exec 6<>"$D/waits"
+    flock 6
+    exec 5>&- 6>&-
 fi
 dd if=/dev/zero of="$D/zeros" bs=1M count=3 conv=fsync status=none
 if [ "${VERSION%.*}" = 4 ]; then # what this client holds is called back when the other changes it
@@ -65,7 +72,7 @@ wait $! || fail "dumpcap: $(cat "$L/dumpcap")"
 # The client's port is random. Some ports are registered for other protocols (636 and 989 to 995 for TLS), and tshark goes by either end.
 # One pass extracts all fields used below: for each frame the values of each field, with commas between them.
 fields='frame.number rpc.msgtyp rpc.state_accept nfs nfs.status nfs.nfsstat4 nfs.cb.operation nfs.opcode'
-fields+=' nlm.procedure_v4 nlm.procedure_v1 mount.procedure_v1 mount.procedure_v3 _ws.malformed _ws.col.Info'
+fields+=' nlm.procedure_v4 nlm.procedure_v1 stat.procedure_v1 mount.procedure_v1 mount.procedure_v3 _ws.malformed _ws.col.Info'
 frames="$L/frames"
 host "tshark -r $capture -n -d tcp.port==2049,rpc -Y 'rpc || _ws.malformed' -T fields -E separator=/t -E occurrence=a -E aggregator=, \
     $(printf -- '-e %s ' $fields) 2>/dev/null" >"$frames" || fail 'tshark cannot read the capture'
@@ -93,11 +100,12 @@ seen() { # CONDITION WHAT
 }
 # NOENT occurs more than once; otherwise the fields below are not the right ones.
 seen 'is("nfs.status", 2) || is("nfs.nfsstat4", 2)' error
-# MNT is procedure 1 of MOUNT; LOCK is 2 of NLM, and GRANTED 5 or, as a message, 10 (RFC 1813 Appendices I and II).
+# MNT is procedure 1 of MOUNT; LOCK is 2 of NLM, and GRANTED 5 or, as a message, 10 (RFC 1813 Appendices I and II); SM_NOTIFY is 6 of NSM (XNFS).
 if [ "${VERSION%.*}" != 4 ]; then
     [ "$VERSION" = 2 ] && mount=mount.procedure_v1 nlm=nlm.procedure_v1 || mount=mount.procedure_v3 nlm=nlm.procedure_v4
     seen "is(\"$mount\", 1)" MNT
     seen "is(\"$nlm\", 2)" LOCK
+    seen 'is("stat.procedure_v1", 6)' SM_NOTIFY
     seen "is(\"$nlm\", 5) || is(\"$nlm\", 10)" GRANTED
 fi
 # CB_RECALL is operation 4 of callbacks in every minor version (RFC 7530 §16.2, RFC 8881 §20.2).
