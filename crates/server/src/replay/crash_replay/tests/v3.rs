@@ -263,10 +263,24 @@ fn one_of_two_concurrent_creators_claims_the_object() {
     }
 }
 
-#[test]
-fn a_repeated_remove_spares_a_newer_object() {
-    // REMOVE, RMDIR and both RENAMEs, with a call that creates the old name again; and whether another client removed it.
-    for (number, is_lost) in [7, 8, 9, 10].into_iter().flat_map(|number| [(number, false), (number, true)]) {
+/// A removal that the process before was killed in, and a newer object of its name.
+struct Removal {
+    machine: Machine,
+    what: &'static str,
+    procedure: Proc,
+    arguments: Vec<u8>,
+    /// The second process.
+    second: Arc<Server>,
+    /// Of a call that creates the name.
+    mkdir: Vec<u8>,
+    /// The answer that the removal gets when it is repeated.
+    expected: NfsStat,
+}
+
+/// REMOVE, RMDIR and both RENAMEs, with a call that creates the old name again; and whether another client removed it.
+fn removals() -> impl Iterator<Item = Removal> {
+    let numbers = [7, 8, 9, 10].into_iter().flat_map(|number| [(number, false), (number, true)]);
+    numbers.map(|(number, is_lost)| {
         let mut machine = Machine::new();
         let first = machine.start(100);
         let (old, ctime) = prepare(&machine, &first);
@@ -288,15 +302,22 @@ fn a_repeated_remove_spares_a_newer_object() {
         let mkdir = mkdir(&machine, text);
         let made = send(&second, 125, 2, record(6, 0, Proc::MKDIR, &mkdir));
         assert_eq!(status(&made), NfsStat::OK, "{what}");
-
-        let reported = ask(&second, 130, 77, procedure, &arguments);
         let expected = if is_lost { NfsStat::NOENT } else { NfsStat::OK };
-        assert_eq!(reported, expected, "{what}, lost: {is_lost}");
+        Removal { machine, what, procedure, arguments, second, mkdir, expected }
+    })
+}
+
+#[test]
+fn a_repeated_remove_spares_a_newer_object() {
+    for removal in removals() {
+        let Removal { mut machine, what, procedure, arguments, second, mkdir, expected } = removal;
+        assert_eq!(ask(&second, 130, 77, procedure, &arguments), expected, "{what}");
         assert_eq!(ask(&second, 131, 78, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}: it is still there");
         // The next process neither removes it nor counts it as removed.
         let third = machine.start(140);
         assert_eq!(ask(&third, 150, 77, procedure, &arguments), expected, "{what}: from the log");
         assert_eq!(ask(&third, 151, 79, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}");
+        let text = if procedure == Proc::RMDIR { "dir" } else { "old" };
         let remove = xdr::to_bytes(&RemoveArgs { object: name(&machine, text) });
         assert_eq!(
             ask(&third, 152, 80, Proc::RMDIR, &remove),
@@ -309,34 +330,13 @@ fn a_repeated_remove_spares_a_newer_object() {
 /// The second process is killed before it has logged the reply to the repeated call, which comes again.
 #[test]
 fn a_removal_repeated_twice_spares_a_newer_object() {
-    for (number, is_lost) in [7, 8, 9, 10].into_iter().flat_map(|number| [(number, false), (number, true)]) {
-        let mut machine = Machine::new();
-        let first = machine.start(100);
-        let (old, ctime) = prepare(&machine, &first);
-        let Case { what, procedure, arguments, method, .. } = cases(&machine, old, ctime).swap_remove(number);
-        let before = machine.records();
-        let killed = if is_lost { Killed::BeforeExecution } else { Killed::AfterExecution };
-        machine.arm(killed, method);
-        send(&first, 110, 1, record(77, 0, procedure, &arguments));
-        machine.kill(killed, before);
-
-        let second = machine.start(120);
-        let text = if procedure == Proc::RMDIR { "dir" } else { "old" };
-        let removal = if procedure == Proc::RMDIR { Proc::RMDIR } else { Proc::REMOVE };
-        let remove = xdr::to_bytes(&RemoveArgs { object: name(&machine, text) });
-        if is_lost {
-            let removed = send(&second, 124, 2, record(5, 0, removal, &remove));
-            assert_eq!(status(&removed), NfsStat::OK, "{what}");
-        }
-        let mkdir = mkdir(&machine, text);
-        let made = send(&second, 125, 2, record(6, 0, Proc::MKDIR, &mkdir));
-        assert_eq!(status(&made), NfsStat::OK, "{what}");
-        let expected = if is_lost { NfsStat::NOENT } else { NfsStat::OK };
-        assert_eq!(ask(&second, 130, 77, procedure, &arguments), expected, "{what}, lost: {is_lost}");
+    for removal in removals() {
+        let Removal { mut machine, what, procedure, arguments, second, mkdir, expected } = removal;
+        assert_eq!(ask(&second, 130, 77, procedure, &arguments), expected, "{what}");
         assert!(machine.notes.0.lock().pop().is_some(), "the reply");
 
         let third = machine.start(140);
-        assert_eq!(ask(&third, 150, 77, procedure, &arguments), expected, "{what}, lost: {is_lost}");
+        assert_eq!(ask(&third, 150, 77, procedure, &arguments), expected, "{what}");
         assert_eq!(ask(&third, 151, 78, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}: it is still there");
     }
 }
