@@ -41,6 +41,8 @@ const WAITING_MAX: usize = 4096;
 const CHUNK: usize = 1 << 20;
 /// Maximum number of chunks that are under way together: they take this many times [`CHUNK`] bytes of memory.
 const CHUNKS: usize = 64;
+/// Number of times that a file is copied whose server restarts meanwhile and loses data.
+const TRIES_MAX: u32 = 8;
 /// Chunks of one file that are under way together.
 const CHUNKS_OF_FILE: usize = 16;
 /// Unit of holes: of data without a known hole, whole units of zeros are not written if the source has holes.
@@ -270,10 +272,21 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
     async fn object(&self, job: &Job) {
         let _permit = self.files.take().await;
         let done = match job.attributes.kind {
-            FileKind::Regular => self.file(job).await,
+            FileKind::Regular => self.whole_file(job).await,
             _ => self.special(job).await,
         };
         self.report.done(job.item(), done);
+    }
+
+    /// Copies a file, again if the server loses a part of it.
+    async fn whole_file(&self, job: &Job) -> Result<(), Failed<S, D>> {
+        for _ in 1..TRIES_MAX {
+            match self.file(job).await {
+                Err(CopyError::Target(error)) if D::has_lost_data(&error) => {}
+                done => return done,
+            }
+        }
+        self.file(job).await
     }
 
     /// Notes a file with several names. Returns one that has no other name yet in the target.

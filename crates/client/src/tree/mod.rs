@@ -215,6 +215,10 @@ pub trait Tree {
     fn user(&self) -> u32;
     /// Returns the name and port of the server that holds the tree; `None` for this machine.
     fn server(&self) -> Option<String>;
+    /// Returns whether an operation failed because a server has restarted and lost data of the file: it must be written again.
+    fn has_lost_data(_error: &Self::Error) -> bool {
+        false
+    }
     /// Returns whether an operation failed because there is no such object.
     fn is_missing(error: &Self::Error) -> bool;
 

@@ -335,7 +335,7 @@ impl ServerTree {
 /// The smallest hole worth a SEEK, in bytes.
 const HOLE: u64 = 4096;
 
-/// The server lost written data. Another run of the copy writes them again.
+/// The server lost written data.
 const LOST: OpError = OpError::Invalid(
     Errno::EIO,
     "the server restarted and has lost data that were written: copy the file again",
@@ -655,6 +655,10 @@ impl Tree for ServerTree {
         let set = self.fs.client().set_attributes_many(self.fs.caller(), &items).await;
         let set = set.into_iter().map(|attributes| attributes.map(|_| ()));
         self.outcomes("set attributes of", paths.iter(), handles, set)
+    }
+
+    fn has_lost_data(error: &Error) -> bool {
+        error.cause == LOST
     }
 
     fn user(&self) -> u32 {

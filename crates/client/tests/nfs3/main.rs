@@ -4,6 +4,7 @@ use client::config::Version;
 
 mod against_server;
 mod caching;
+mod copying;
 mod datagram_locks;
 mod datagrams;
 mod inodes;
