@@ -7,7 +7,7 @@
 //! forged call causes a request whose reply is believed, never a lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use futures_util::future::join;
@@ -39,7 +39,6 @@ mod unlock;
 
 use calls::Link;
 use monitor::Epochs;
-use restore::Ending;
 use table::Table;
 
 /// Maximum number of calls of the lock manager in flight.
@@ -67,7 +66,8 @@ pub(crate) struct Nlm {
     /// Results of GRANTED_MSG that are being sent.
     results: AtomicUsize,
     abandoned: Arc<Abandoned>,
-    ending: Ending,
+    /// Whether the client ends or is handed over, so that nothing waits long for the server.
+    is_ending: AtomicBool,
     /// Raised with the first lock, and when locks become doubtful.
     attention: Signal,
     wants_calls: AtomicBool,
@@ -99,7 +99,7 @@ impl Nlm {
             epochs: Epochs::default(),
             results: AtomicUsize::new(0),
             abandoned: Arc::default(),
-            ending: Ending::default(),
+            is_ending: AtomicBool::new(false),
             attention: Signal::default(),
             wants_calls: AtomicBool::new(false),
             listeners: Mutex::default(),
@@ -113,9 +113,9 @@ impl Nlm {
 
     /// Waits until operations whose caller has gone have ended. Those that repeat failed calls do so once more.
     pub(crate) async fn settle(&self) {
-        self.ending.set(true);
+        self.is_ending.store(true, Ordering::Relaxed);
         self.abandoned.idle().await;
-        self.ending.set(false);
+        self.is_ending.store(false, Ordering::Relaxed);
     }
 
     /// Returns the locks, for another process that continues the client.

@@ -1,13 +1,9 @@
 //! Unlocks what the server may hold after calls whose replies were lost. It keeps locks without a lease, so nobody else would get them.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::select;
-use parking_lot::Mutex;
 use protocol::nlm::Stats;
 
 use super::Nlm;
@@ -22,33 +18,8 @@ const TRIES_MAX: u32 = 8;
 /// The first pause between them; later ones are twice as long each.
 const PAUSE_FIRST: Duration = Duration::from_secs(2);
 
-/// Whether the client ends, and the tasks that wait for that.
-#[derive(Debug, Default)]
-pub(super) struct Ending(Mutex<(bool, Vec<Waker>)>);
-
-impl Ending {
-    pub(super) fn set(&self, is_ending: bool) {
-        let mut state = self.0.lock();
-        state.0 = is_ending;
-        state.1.drain(..).for_each(Waker::wake);
-    }
-
-    fn is_set(&self) -> bool {
-        self.0.lock().0
-    }
-
-    async fn wait(&self) {
-        poll_fn(|context| {
-            let mut state = self.0.lock();
-            if state.0 {
-                return Poll::Ready(());
-            }
-            state.1.push(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-}
+/// The time until such a task notices that the client ends.
+const STEP: Duration = Duration::from_secs(1);
 
 impl Nlm {
     /// As [`Self::restore`], in the background.
@@ -65,7 +36,7 @@ impl Nlm {
         }
         let (mut tries_left, mut pause) = (TRIES_MAX, PAUSE_FIRST);
         loop {
-            let is_last = self.ending.is_set();
+            let is_last = self.is_ending.load(Ordering::Relaxed);
             let Some(range) = locker.next_doubt() else { return };
             let restored = {
                 let _turn = locker.turn().await;
@@ -79,7 +50,12 @@ impl Nlm {
                 return locker.forget_doubts();
             }
             locker.doubt(range);
-            select(pin!(self.engine.sleep(pause)), pin!(self.ending.wait())).await;
+            let mut left = pause;
+            while !left.is_zero() && !self.is_ending.load(Ordering::Relaxed) {
+                let step = left.min(STEP);
+                self.engine.sleep(step).await;
+                left -= step;
+            }
             pause *= 2;
         }
     }

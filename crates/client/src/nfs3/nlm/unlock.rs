@@ -1,6 +1,7 @@
 //! UNLOCK (RFC 1813 §6.3.4; XNFS): unlocks a byte range.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 use protocol::nlm::{Proc, Res, Stats, UnlockArgs};
@@ -100,7 +101,7 @@ impl Nlm {
     /// # Errors
     /// The first of those that were not released.
     pub(crate) async fn leave(self: &Arc<Self>) -> Result<(), OpError> {
-        self.ending.set(true);
+        self.is_ending.store(true, Ordering::Relaxed);
         let all = self.table.all();
         let unlocked = all.iter().map(|locker| {
             let caller = locker.caller();

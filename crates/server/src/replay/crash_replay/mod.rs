@@ -160,21 +160,16 @@ impl CallLog {
             forget_at: now.monotonic + REMEMBER_FOR,
             has_before: AtomicBool::new(!before.is_empty()),
             before: Mutex::new(before),
-            last_began: Mutex::new(Timestamp { seconds: i64::MIN, nanoseconds: 0 }),
+            last_began: Mutex::new(Timestamp { seconds: 0, nanoseconds: 0 }),
             turns: Turns::default(),
         }
     }
 
-    /// Returns the time of an operation that begins: later than that of each before, though calls that arrived together have the same.
-    /// A claim has the time of its operation, and no other operation has.
+    /// Returns the time of an operation whose call arrived at `at`, which is that of no other operation: calls that arrived together
+    /// have the same.
     fn distinct(&self, at: Timestamp) -> Timestamp {
-        const NANOSECONDS: u32 = 1_000_000_000;
         let mut last = self.last_began.lock();
-        let next = match last.nanoseconds + 1 {
-            NANOSECONDS => Timestamp { seconds: last.seconds + 1, nanoseconds: 0 },
-            nanoseconds => Timestamp { nanoseconds, ..*last },
-        };
-        *last = at.max(next);
+        *last = distinct_after(*last, at);
         *last
     }
 
@@ -273,6 +268,20 @@ impl CallLog {
         targets.iter().for_each(|target| hasher.write_u64(*target));
         hasher.finish()
     }
+}
+
+/// Returns `at`, or the next nanosecond after `last` if that is later: a claim has the time of its operation, and no other operation may
+/// have it. After the clock was set back, times begin there.
+fn distinct_after(last: Timestamp, at: Timestamp) -> Timestamp {
+    const NANOSECONDS: u32 = 1_000_000_000;
+    if last.seconds - at.seconds > 1 {
+        return at;
+    }
+    let next = match last.nanoseconds + 1 {
+        NANOSECONDS => Timestamp { seconds: last.seconds + 1, nanoseconds: 0 },
+        nanoseconds => Timestamp { nanoseconds, ..last },
+    };
+    at.max(next)
 }
 
 /// The caller of a call: a user of a client. The port is not compared, because a new connection has another.

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use vfs::fault::{Fault, Faulty, Method, Rule};
 use vfs::{Error, MemFs, MemOptions, Timestamp};
 
-use super::ReplyLog;
+use super::{ReplyLog, distinct_after};
 use crate::testing::KEY;
 use crate::{Export, ExportTable, Now, Server, Settings};
 
@@ -115,4 +115,17 @@ impl Machine {
 fn at(seconds: u64) -> Now {
     let wall = Timestamp { seconds: 1_000_000 + seconds as i64, nanoseconds: 5 };
     Now { monotonic: Duration::from_secs(seconds), wall }
+}
+
+#[test]
+fn operations_of_calls_that_arrive_together_have_distinct_times() {
+    let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+    let first = distinct_after(time(0, 0), time(100, 999_999_999));
+    assert_eq!(first, time(100, 999_999_999));
+    let second = distinct_after(first, time(100, 999_999_999));
+    assert_eq!(second, time(101, 0));
+    assert_eq!(distinct_after(second, time(100, 999_999_999)), time(101, 1));
+    assert_eq!(distinct_after(second, time(102, 0)), time(102, 0));
+    // The clock was set back.
+    assert_eq!(distinct_after(second, time(50, 7)), time(50, 7));
 }
