@@ -151,6 +151,8 @@ struct Waiting {
     link: Rc<Link>,
     client: Client,
     asked: Rc<RefCell<Vec<LockArgs>>>,
+    /// The server's answer to LOCK.
+    stat: Rc<Cell<Stats>>,
 }
 
 /// A LOCK in progress.
@@ -162,10 +164,12 @@ impl Waiting {
         let (client, file) = client(&link);
         let asked = Rc::new(RefCell::new(Vec::new()));
         let log = Rc::clone(&asked);
+        let stat = Rc::new(Cell::new(Stats::BLOCKED));
+        let answered = Rc::clone(&stat);
         link.answer(move |call| match is_lock(call) {
             true => {
                 log.borrow_mut().push(call.arguments());
-                status(call, Stats::BLOCKED)
+                status(call, answered.get())
             }
             false => Answer::Serve,
         });
@@ -173,7 +177,7 @@ impl Waiting {
         let lock = async move {
             waiter.lock(&root(), file, &OpenState::default(), ONE, RANGE, Exclusive, true).await
         };
-        (Self { link, client, asked }, Box::pin(lock))
+        (Self { link, client, asked, stat }, Box::pin(lock))
     }
 
     fn call(&self, (program, version, procedure): (u32, u32, u32), arguments: &impl Encode) -> Bytes {
@@ -226,6 +230,18 @@ fn a_forged_granted_costs_a_request_and_grants_nothing() {
     assert_eq!(waiting.asked.borrow().len(), 2, "it asks, and the server says no");
     drop(task);
     assert_eq!(waiting.granted(|_| {}), Stats::DENIED, "it waits no longer");
+}
+
+#[test]
+fn a_granted_that_arrives_after_the_lock_is_accepted_while_the_lock_is_held() {
+    let (waiting, mut task) = Waiting::new();
+    waiting.settle(&mut task);
+    waiting.stat.set(Stats::GRANTED);
+    assert_eq!(waiting.granted(|_| {}), Stats::GRANTED);
+    let locked = waiting.link.run(task).unwrap();
+    assert_eq!(waiting.granted(|_| {}), Stats::GRANTED, "a server would take the lock back otherwise");
+    assert_eq!(waiting.granted(|lock| lock.svid += 1), Stats::DENIED);
+    drop(locked);
 }
 
 /// A server whose lock manager sends GRANTED_MSG alone, and answers the results or does not.

@@ -61,6 +61,15 @@ struct State {
     is_restoring: bool,
 }
 
+impl State {
+    fn wants_or_has(&self, range: LockRange, kind: LockKind) -> bool {
+        let has = || {
+            self.held.gaps(range).is_empty() && self.held.within(range).iter().all(|held| held.kind == kind)
+        };
+        self.waits.contains(&(range, kind)) || has()
+    }
+}
+
 /// Maximum number of ranges in doubt; more are taken together.
 const DOUBTS_MAX: usize = 16;
 
@@ -134,22 +143,21 @@ impl Table {
         self.owners.lock().lockers.values().any(|locker| !locker.doubtful(epoch).is_empty())
     }
 
-    /// Wakes the owner with this number that waits for this lock. Returns whether there is one.
+    /// Wakes the owner with this number that waits for this lock. Returns whether there is one, or one that has the lock: the reply to
+    /// its LOCK was faster than this GRANTED. A server takes back a lock whose GRANTED is refused.
     pub(super) fn granted(&self, file: &Handle, svid: i32, range: LockRange, is_exclusive: bool) -> bool {
-        let is_waited_for = {
+        let kind = if is_exclusive { LockKind::Exclusive } else { LockKind::Shared };
+        let is_wanted = {
             let owners = self.owners.lock();
             let mut lockers = owners.lockers.values();
             lockers.any(|locker| {
-                let kind = if is_exclusive { LockKind::Exclusive } else { LockKind::Shared };
-                locker.svid == svid
-                    && locker.file == *file
-                    && locker.state.lock().waits.contains(&(range, kind))
+                locker.svid == svid && locker.file == *file && locker.state.lock().wants_or_has(range, kind)
             })
         };
-        if is_waited_for {
+        if is_wanted {
             self.waiters.notify(file, waiter_number(svid));
         }
-        is_waited_for
+        is_wanted
     }
 
     /// Returns whether one of these owners has lost a lock of the file.

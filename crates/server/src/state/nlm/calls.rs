@@ -63,9 +63,7 @@ impl State {
     pub(crate) fn host_called(&self, now: Duration, call: &PendingCall, answer: HostAnswer) {
         match (&call.kind, answer) {
             (CallKind::Granted(grant), HostAnswer::Refused) => {
-                if self.host_calls.succeed(call) {
-                    self.take_back(grant);
-                }
+                self.take_back(grant, None, || self.host_calls.succeed(call));
             }
             (CallKind::Granted(grant), HostAnswer::None { was_sent }) => {
                 self.grant_unanswered(now, call, grant, was_sent);
@@ -101,19 +99,24 @@ impl State {
         }
         grant.host.set_unreachable(retry_at);
         let is_it = |other: &CallKind| matches!(other, CallKind::Granted(other) if Arc::ptr_eq(other, grant));
-        if self.host_calls.withdraw(grant.path.address, is_it) {
-            self.take_back(grant);
-            let mut deferred = Deferred::new();
-            let mut shard = self.shards[self.shard_of(grant.file)].lock();
-            shard.join_queue(grant.file, waiting_host(Arc::clone(grant), now), &self.gauges);
-            deferred.unlock(grant.file);
-            self.unlock_shard(shard, deferred);
-        }
+        self.take_back(grant, Some(now), || self.host_calls.withdraw(grant.path.address, is_it));
     }
 
-    /// Frees a lock that the host did not accept.
-    fn take_back(&self, grant: &Grant) {
-        let _ = self.free_nlm_range(&grant.host, (grant.file, &grant.name), (grant.range, true));
+    /// Frees a lock that the host did not accept, if `is_wanted` says that its GRANTED was not answered otherwise. Adds the host to the
+    /// waiters again if it waits since `waits_since`. The file's shard is locked throughout: a LOCK of the host that comes at the same
+    /// time either withdraws the GRANTED, and keeps the lock, or does not find the lock.
+    fn take_back(&self, grant: &Arc<Grant>, waits_since: Option<Duration>, is_wanted: impl FnOnce() -> bool) {
+        let mut deferred = Deferred::new();
+        let mut shard = self.shards[self.shard_of(grant.file)].lock();
+        if is_wanted() {
+            let (owner, range) = ((grant.file, &grant.name), (grant.range, true));
+            let _ = self.nlm_unlock_in(&mut shard, &grant.host, owner, range, &mut deferred);
+            if let Some(since) = waits_since {
+                shard.join_queue(grant.file, waiting_host(Arc::clone(grant), since), &self.gauges);
+                deferred.unlock(grant.file);
+            }
+        }
+        self.unlock_shard(shard, deferred);
     }
 
     /// Returns the number of calls that wait or are being made.

@@ -91,8 +91,6 @@ impl State {
             return Err(NlmRefusal::NoRoom);
         }
         let name = request.owner.name();
-        // A GRANTED that is under way is answered by this call.
-        self.withdraw_grants(host, *file, &name, request.range);
         let local = self.local_locks(*file, Some(&request.pin));
         let mut deferred = Deferred::new();
         let mut shard = self.shards[self.shard_of(*file)].lock();
@@ -121,6 +119,8 @@ impl State {
         let lock_locally = |local: &Arc<dyn LocalLocks>| local.lock(range.local(kind)).is_ok();
         if conflict.is_none() && local.as_ref().is_none_or(lock_locally) {
             shard.leave_queue(*file, &self.gauges, deferred, is_it);
+            // The reply answers a GRANTED that is under way: the host, which no longer waits, may refuse that.
+            self.withdraw_grants(host, *file, name, range);
             let owner = (name, &request.pin);
             self.insert_nlm_lock(shard, (host, *file), owner, (range, kind), local.as_ref(), deferred);
             return Ok(());
@@ -211,26 +211,17 @@ impl State {
     /// [`NlmRefusal::NoRoom`] for the range that a split adds.
     pub fn nlm_unlock(&self, now: Duration, owner: &NlmOwner, range: LockRange) -> Result<(), NlmRefusal> {
         let (host, file, name) = (&owner.host, owner.file, owner.name());
-        self.withdraw_grants(host, file, &name, range);
         let has_room = self.make_room(now, &host.client, 1).is_ok();
-        self.free_nlm_range(host, (file, &name), (range, has_room))
-    }
-
-    /// Frees an owner's locks in a range. Without room it does not split a range.
-    pub(super) fn free_nlm_range(
-        &self,
-        host: &NlmHost,
-        (file, name): (FileKey, &OwnerName),
-        (range, has_room): (LockRange, bool),
-    ) -> Result<(), NlmRefusal> {
         let mut deferred = Deferred::new();
         let mut shard = self.shards[self.shard_of(file)].lock();
-        let result = self.nlm_unlock_in(&mut shard, host, (file, name), (range, has_room), &mut deferred);
+        self.withdraw_grants(host, file, &name, range);
+        let result = self.nlm_unlock_in(&mut shard, host, (file, &name), (range, has_room), &mut deferred);
         self.unlock_shard(shard, deferred);
         result
     }
 
-    fn nlm_unlock_in(
+    /// Frees an owner's locks in a range. Without room it does not split a range.
+    pub(super) fn nlm_unlock_in(
         &self,
         shard: &mut Shard,
         host: &NlmHost,
@@ -262,15 +253,16 @@ impl State {
             had_waited = queue.find_mut(&name, range).is_some();
         }
         shard.leave_queue(file, &self.gauges, &mut deferred, |waiter| waiter.is_for(&name, range));
-        self.unlock_shard(shard, deferred);
         if self.withdraw_grants(host, file, &name, range) {
-            let _ = self.free_nlm_range(host, (file, &name), (range, true));
+            let _ = self.nlm_unlock_in(&mut shard, host, (file, &name), (range, true), &mut deferred);
             had_waited = true;
         }
+        self.unlock_shard(shard, deferred);
         had_waited
     }
 
-    /// Withdraws the GRANTED of an owner for a range. Returns whether there was one.
+    /// Withdraws the GRANTED of an owner for a range. Returns whether there was one. The caller holds the file's shard, so that the lock
+    /// is not granted, or taken back, meanwhile.
     fn withdraw_grants(&self, host: &NlmHost, file: FileKey, name: &OwnerName, range: LockRange) -> bool {
         let is_it = |call: &CallKind| matches!(call, CallKind::Granted(grant) if grant.is_of(file, name) && grant.range.overlaps(range));
         self.host_calls.withdraw(host.name().address, is_it)

@@ -1,5 +1,8 @@
 //! Hosts that wait for locks, and GRANTED.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
 use super::*;
 
 #[test]
@@ -188,6 +191,43 @@ fn a_late_refusal_does_not_free_a_newer_lock_of_the_same_owner() {
     assert_eq!(two.lock(whole(file)), Stats::GRANTED);
     answer(&lab, &call, Stats::DENIED);
     assert_eq!(one.lock(whole(file)), Stats::DENIED);
+}
+
+/// Lets three hosts lock and unlock a file as often as `rounds` says, each on a thread, and refuse every GRANTED: it may come after the
+/// reply to a LOCK that they repeated. Returns how often two had the lock.
+fn contend(rounds: usize) -> usize {
+    let (lab, file, one, two) = two_hosts();
+    let three = host(&lab.server, 3, "three");
+    let (is_held, violations) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let threads = [one, two, three].map(|mut host| {
+            scope.spawn(move || {
+                for _ in 0..rounds {
+                    while host.wait(whole(file)) != Stats::GRANTED {
+                        thread::yield_now();
+                    }
+                    let was_held = is_held.swap(true, Ordering::SeqCst);
+                    violations.fetch_add(usize::from(was_held), Ordering::SeqCst);
+                    thread::yield_now();
+                    is_held.store(false, Ordering::SeqCst);
+                    assert_eq!(host.unlock(whole(file)), Stats::GRANTED);
+                }
+            })
+        });
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            match next_call(&lab) {
+                Some(call) => answer(&lab, &call, Stats::DENIED),
+                None => thread::yield_now(),
+            }
+        }
+    });
+    lab.server.audit().unwrap();
+    violations.load(Ordering::SeqCst)
+}
+
+#[test]
+fn a_lock_that_is_granted_while_its_host_asks_again_is_not_taken_back() {
+    assert_eq!(contend(2000), 0);
 }
 
 #[test]
