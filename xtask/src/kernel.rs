@@ -232,7 +232,7 @@ fn chosen_combinations(options: &Options) -> Vec<Combination> {
 fn is_chosen(options: &Options, combination: &Combination) -> bool {
     // One combination is enough to check that failures are detected.
     let (version, export, backend) = match options.selfcheck {
-        true => (Some(Version::V3), Some(Export::Async), Some(Backend::Local)),
+        true => (Some(Version::V3), Some(Export::Sync), Some(Backend::Local)),
         false => (options.version, options.export, options.backend),
     };
     let backend = if options.server_kind == ServerKind::Knfsd { None } else { backend };

@@ -1,5 +1,6 @@
 # test: four writers with O_APPEND lose nothing; the other mount sees all of it
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
 "$PROBE" append "$D/log" 300
 mount_other
 same "$(sha256sum <"$D/log")" "$(sha256sum <"/run/other/$TEST/log")"

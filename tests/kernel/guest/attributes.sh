@@ -1,5 +1,6 @@
 # test: truncation, modes, owners, links, special files; statfs and df
 # versions: 3 4.0 4.1 4.2
+# takes: 15
 cd "$D"
 printf 0123456789 >file
 truncate -s 4 file; same 0123 "$(cat file)"

@@ -1,5 +1,6 @@
 # test: `enfys bench run` on a mount counts the kernel's requests by operation
 # versions: 3 4.1 4.2
+# backends: local guest
 # takes: 20
 # Of another mount the kernel counts no requests.
 [ "${MOUNT:-}" != enfys ] || return 0

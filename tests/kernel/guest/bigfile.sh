@@ -1,5 +1,6 @@
 # test: a file over 4 GiB: sparse writes, reads across the boundary, truncation
 # versions: 3 4.0 4.1 4.2
+# exports: sync async
 f=$D/big
 at() { printf %s "$1" | dd of="$f" bs=1M oflag=seek_bytes seek="$2" conv=notrunc status=none; } # TEXT OFFSET
 read_at() { dd if="$f" bs=1M iflag=skip_bytes,count_bytes skip="$1" count="$2" status=none; } # OFFSET COUNT

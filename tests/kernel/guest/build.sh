@@ -1,5 +1,6 @@
 # test: make builds a C program on the mount, and rebuilds only what changed
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
 # limit: 600
 cd "$D"
 mkdir src

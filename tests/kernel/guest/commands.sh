@@ -1,7 +1,8 @@
 # test: enfys's own commands and the kernel's mount of the same server see the same files
 # versions: 2 3 4.0 4.1 4.2
+# backends: local guest
 # limit: 600
-# takes: 40
+# takes: 60
 # With `--server-kind knfsd` or `ganesha`, other programs are at both other ends.
 case $VERSION in
     2 | 3) options="version=$VERSION&port=$PORT&mountport=$MOUNT_PORT" ;;

@@ -2,7 +2,7 @@
 # versions: 3 4.1
 # backends: local
 # limit: 120
-# takes: 15
+# takes: 30
 each=60
 increment() { # flock|fcntl: as often as the other guest; a directory exists while a program has the lock
     python3 - "$D/$1" "$1" "$GUEST" "$each" "${HOST_EXPORT%/*}/holder-$1" <<'END'

@@ -1,5 +1,6 @@
 # test: the server copies by itself, also in the background, and shares extents where its file system can
 # versions: 4.2
+# exports: sync async
 head -c 20000001 /dev/urandom >"$D/source"
 "$PROBE" copy-range "$D/source" "$D/copied"
 grep -Eq '^[[:space:]]*COPY: [1-9]' /proc/self/mountstats || fail 'the client did not ask for a copy'

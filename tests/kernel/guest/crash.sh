@@ -1,9 +1,10 @@
 # test: the server is killed with -9 and restarted repeatedly: a copy, and programs that change names, never notice
 # versions: 3 4.0 4.1
+# exports: sync async
 # Not 4.2, whose names and restarts equal those of 4.1: it takes minutes. `restart` kills the server under load there.
 # backends: local
 # limit: 600
-# takes: 60
+# takes: 85
 "$PROBE" tree "$L/original" 1500
 head -c 150000000 /dev/urandom >"$L/large"
 # Waits until each program has done so many more rounds; $workers are their processes, which report in $L/progress.*.

@@ -1,5 +1,6 @@
 # test: delegated files are opened, locked and read without the server; changes by another client are seen at once
 # versions: 4.0 4.1 4.2
+# takes: 20
 files=20
 reachable
 for file in $(seq $files); do echo "first $file" >"$D/f$file"; done

@@ -1,5 +1,7 @@
 # test: dd with O_DIRECT, O_SYNC and O_DSYNC writes and reads correctly
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
+# takes: 20
 head -c 9000007 /dev/urandom >"$L/source"
 check() {
     remount

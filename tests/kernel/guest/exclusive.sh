@@ -1,5 +1,6 @@
 # test: of several programs that create one name with O_EXCL, exactly one succeeds; a directory and a link too
 # versions: 3 4.0 4.1 4.2
+# exports: sync async
 mkdir "$D/one" "$D/two"
 "$PROBE" exclusive "$D/one" "$D/one" 60
 mount_other

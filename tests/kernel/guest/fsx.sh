@@ -1,5 +1,7 @@
 # test: fsx, a foreign suite: random operations on one file, with every read checked
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
+# takes: 30
 # Operations of every version, and those of each version.
 more=
 # Version 4.2 has ALLOCATE and DEALLOCATE; before it, the kernel refuses both.

@@ -1,5 +1,7 @@
 # test: git clone, fsck, commit and repack on the mount
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
+# takes: 35
 export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
 git config --global safe.directory '*'
 git config --global gc.auto 0

@@ -1,6 +1,8 @@
 # test: a disconnected client keeps its state until its lease is over and another client needs it; afterwards it learns of that loss (EIO) only
 # versions: 4.0 4.1 4.2
+# exports: sync async
 # backends: local
+# takes: 45
 [ -n "$ENFYS" ] || return 0
 # The test's own server, with a short lease.
 K=${HOST_EXPORT%/*}/gone

@@ -2,7 +2,7 @@
 # versions: 3 4.0 4.1 4.2
 # backends: local
 # limit: 600
-# takes: 50
+# takes: 70
 # The test's own server, and a KDC.
 K=${HOST_EXPORT%/*}/krb5
 beside() { host ". '$SCRIPTS/kerberos.sh' '$K'; $1"; }

@@ -1,5 +1,6 @@
 # test: every operation of the library, by the steps of crates/net/examples/operations
 # versions: 2 3 4.0 4.1 4.2
+# backends: local guest
 # limit: 120
 # takes: 10
 # The ports that the server does not tell a port mapper about.

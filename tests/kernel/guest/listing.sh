@@ -2,7 +2,7 @@
 # versions: 2 3 4.0 4.1
 # Not 4.2, which lists as 4.1 does: it takes its time.
 # limit: 600
-# takes: 25
+# takes: 80
 mkdir "$D/large"
 "$PROBE" populate "$D/large" 10000
 remount

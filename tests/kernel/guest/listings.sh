@@ -1,7 +1,8 @@
 # test: ls, du, df, find, sync, cp between URLs and watch do what coreutils and findutils do on the kernel's mount
 # versions: 2 3 4.0 4.1 4.2
+# backends: local guest
 # limit: 200
-# takes: 15
+# takes: 60
 # With `--server-kind knfsd` or `ganesha`, other programs are at both other ends.
 case $VERSION in
     2 | 3) options="version=$VERSION&port=$PORT&mountport=$MOUNT_PORT" ;;

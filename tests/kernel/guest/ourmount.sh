@@ -1,7 +1,8 @@
 # test: the kernel forgets inodes of enfys's own mount beyond its memory budget, although it cannot be asked to (Linux before 6.18)
 # versions: 3 4.0 4.1 4.2
+# backends: local guest
 # limit: 300
-# takes: 40
+# takes: 80
 case $VERSION in
     3) options="version=$VERSION&port=$PORT&mountport=$MOUNT_PORT" ;;
     *) options="version=$VERSION&port=$PORT" ;;

@@ -1,6 +1,7 @@
 # test: a local process's changes of a delegated file show at the client's next open, and it sees the client's writes
 # versions: 4.0 4.1 4.2
 # backends: local
+# takes: 25
 # given_back FILES SCRIPT: a local process runs SCRIPT; waits until so many more delegations have been returned.
 given_back() {
     local wanted=$(($(operations DELEGRETURN) + $1)) attempt

@@ -1,5 +1,6 @@
 # test: EDQUOT reaches the program, and everything works once there is room again
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
 mount_export /run/quota /quota
 Q=/run/quota/mine
 # A user writes, because quotas of users do not limit the superuser.

@@ -1,5 +1,6 @@
 # test: mount, working directory, open files, and locks of writing programs survive a killed server; so do files moved or removed while it was down
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
 # backends: local
 # limit: 600
 echo one >"$D/kept"; echo two >"$D/renamed"; echo three >"$D/removed"; mkdir "$D/directory"

@@ -1,5 +1,6 @@
 # test: ENOSPC reaches the program, and everything works once there is room again
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
 mount_export /run/full /space
 S=/run/full
 wrote() { # what dd managed to write of 100 MB, in bytes; fails where dd did not say why it stopped

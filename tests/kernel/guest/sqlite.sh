@@ -1,5 +1,6 @@
 # test: two processes write to one SQLite database; nothing is lost, and it is intact
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
 db=$D/test.db
 sqlite3 "$db" 'PRAGMA journal_mode=DELETE; CREATE TABLE t (writer INTEGER, number INTEGER, text TEXT, UNIQUE (writer, number));'
 write() {

@@ -1,5 +1,6 @@
 # test: tar packs a tree on the mount and unpacks it again
 # versions: 2 3 4.0 4.1 4.2
+# exports: sync async
 "$PROBE" tree "$L/original" 1200
 tar --create --format=posix --file="$D/from-local.tar" --directory="$L" original
 remount

@@ -1,7 +1,9 @@
 # test: uncommitted data are not lost when the server is killed, although the times are set before the data are sent again
 # versions: 3 4.0 4.1 4.2
+# exports: sync async
 # backends: local
 # limit: 300
+# takes: 90
 head -c 4000000 /dev/urandom >"$L/original"
 touch -d '2001-02-03 04:05:06.789 UTC' "$L/original"
 # Otherwise the client sends a COMMIT after the last WRITE.

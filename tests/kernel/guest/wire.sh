@@ -2,7 +2,7 @@
 # versions: 2 3 4.0 4.1 4.2
 # backends: local
 # limit: 600
-# takes: 30
+# takes: 20
 capture='"$(dirname "$EXPORT")/wire.pcapng"'
 # Its buffer holds the whole traffic, 90 MB in version 4.2: nothing is lost however long it is stopped.
 host "dumpcap -q -B 192 -i tap0 -w $capture & until [ -e \$H/stop ]; do sleep 0.2; done; kill \$!; wait \$!" >"$L/dumpcap" 2>&1 &

@@ -33,6 +33,8 @@ pub(super) enum Backend {
     Local,
     /// The server's memory.
     Memory,
+    /// The disk of a second guest, which is the server (`--server-kind knfsd`).
+    Guest,
 }
 
 /// The combination of one or several guest boots, in which tests run one after the other.
@@ -66,10 +68,10 @@ impl Combination {
         full.chain(newest).chain(oldest)
     }
 
-    /// Returns those of a server in a guest: its files are where `host` scripts cannot read them, as if they were in memory.
+    /// Returns those of a server in a guest.
     pub(super) fn of_guest() -> impl Iterator<Item = Combination> {
         let versions = [Version::V3, Version::V40, Version::V41, Version::V42];
-        let (export, backend) = (Export::Sync, Backend::Memory);
+        let (export, backend) = (Export::Sync, Backend::Guest);
         versions.into_iter().map(move |version| Combination { version, export, backend })
     }
 
@@ -116,6 +118,7 @@ impl Backend {
         match self {
             Backend::Local => "local",
             Backend::Memory => "memory",
+            Backend::Guest => "guest",
         }
     }
 }

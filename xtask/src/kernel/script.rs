@@ -4,6 +4,7 @@
 //! # test: the property that it shows, in one line
 //! # versions: 4.1        (default: 3 and 4.1)
 //! # backends: local      (default: all)
+//! # exports: sync async  (default: sync)
 //! # limit: 600           (seconds; default: 300)
 //! # takes: 10            (approximate seconds; default: 10; used only to order tests)
 //! ```
@@ -11,7 +12,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::matrix::{Backend, Combination, Version};
+use super::matrix::{Backend, Combination, Export, Version};
 use clap::ValueEnum;
 
 /// The default versions of a test.
@@ -35,6 +36,7 @@ pub(super) struct Script {
     pub(super) takes_seconds: u64,
     versions: Vec<Version>,
     backends: Vec<Backend>,
+    exports: Vec<Export>,
 }
 
 impl Script {
@@ -56,7 +58,9 @@ impl Script {
 
     /// Returns whether the test runs in this combination.
     pub(super) fn runs_in(&self, combination: &Combination) -> bool {
-        self.versions.contains(&combination.version) && self.backends.contains(&combination.backend)
+        self.versions.contains(&combination.version)
+            && self.backends.contains(&combination.backend)
+            && self.exports.contains(&combination.export)
     }
 
     fn parse(name: &str, text: &str) -> Result<Script, String> {
@@ -67,6 +71,8 @@ impl Script {
             takes_seconds: TAKES_SECONDS_DEFAULT,
             versions: VERSIONS_DEFAULT.to_vec(),
             backends: Backend::value_variants().to_vec(),
+            // Which export mode it is shows only where data are written, or a server is killed.
+            exports: vec![Export::Sync],
         };
         for line in text.lines().take_while(|line| line.starts_with('#')) {
             let Some((key, value)) = line.trim_start_matches(['#', ' ']).split_once(": ") else { continue };
@@ -74,6 +80,7 @@ impl Script {
                 "test" => script.title = value.to_owned(),
                 "versions" => script.versions = values(value)?,
                 "backends" => script.backends = values(value)?,
+                "exports" => script.exports = values(value)?,
                 "limit" => script.limit_seconds = seconds(value)?,
                 "takes" => script.takes_seconds = seconds(value)?,
                 _ => {}
@@ -109,17 +116,18 @@ mod tests {
 
     #[test]
     fn reads_the_properties() {
-        let text = "# test: locks\n# versions: 4.1\n# backends: local memory\n# limit: 30\n# takes: 5\nset -e\n# limit: 99\n";
+        let text = "# test: locks\n# versions: 4.1\n# backends: local memory\n# exports: async\n# limit: 30\n# takes: 5\nset -e\n# limit: 99\n";
         let script = Script::parse("locks", text).expect("a good script");
         assert_eq!((script.title.as_str(), script.limit_seconds, script.takes_seconds), ("locks", 30, 5));
         assert!(!script.runs_in(&LOCAL_V3));
-        assert!(script.runs_in(&Combination { version: Version::V41, ..LOCAL_V3 }));
+        assert!(!script.runs_in(&Combination { version: Version::V41, ..LOCAL_V3 }));
+        assert!(script.runs_in(&Combination { version: Version::V41, export: Export::Async, ..LOCAL_V3 }));
     }
 
     #[test]
-    fn runs_in_versions_3_and_4_1_by_default() {
+    fn runs_in_versions_3_and_4_1_with_sync_exports_by_default() {
         let script = Script::parse("tree", "# test: a tree\n").expect("a good script");
-        let usual = |combination: &Combination| VERSIONS_DEFAULT.contains(&combination.version);
+        let usual = |it: &Combination| VERSIONS_DEFAULT.contains(&it.version) && it.export == Export::Sync;
         assert!(Combination::all().filter(usual).all(|combination| script.runs_in(&combination)));
     }
 

@@ -38,7 +38,7 @@ pub(super) enum ServerKind {
     #[default]
     Enfys,
     Ganesha,
-    /// The kernel's server in a second guest, with files on an ext4 image, to compare with. Only for `--backend memory`.
+    /// The kernel's server in a second guest, with files on an ext4 image, to compare with.
     Knfsd,
 }
 
@@ -153,7 +153,7 @@ fn enfys_command(combination: &Combination, directories: &Directories) -> Result
     Ok(match (combination.backend, combination.export) {
         (Backend::Local, Export::Sync) => format!("{enfys} --squash none {ENFYS_EXPORTS}"),
         (Backend::Local, Export::Async) => format!("{enfys} --squash none --async {ENFYS_EXPORTS}"),
-        (Backend::Memory, _) => {
+        (Backend::Memory | Backend::Guest, _) => {
             let file = directories.work.join("enfys.toml");
             write(&file, &enfys_memory_config())?;
             format!("{enfys} --config {}", file.display())
