@@ -252,7 +252,12 @@ impl Nfs4 {
 
     /// Begins attempts at a request in the session, and in the next one if that is lost.
     pub(super) fn attempts(&self) -> Attempts<'_> {
-        Attempts { nfs4: self, left: SESSIONS_LOST_MAX, began: None, is_repeated: false }
+        Attempts { tries: self.tries(SESSIONS_LOST_MAX), is_repeated: false }
+    }
+
+    /// Begins at most `max` attempts at something that fails when the server loses state.
+    pub(super) fn tries(&self, max: u32) -> Tries<'_> {
+        Tries { nfs4: self, max, left: max, began: None }
     }
 
     /// Returns whether calls are repeated without a limit (nfs(5): `hard`).
@@ -595,12 +600,38 @@ fn reclaims(
     reclaims
 }
 
-/// Attempts at a request in one session after the other.
-pub(super) struct Attempts<'a> {
+/// Attempts at something that fails when the server loses state. On a hard mount those count that failed within [`LIVED_MIN`]: a server
+/// that restarts often is not one that refuses all state. A soft mount gives up all the same.
+pub(super) struct Tries<'a> {
     nfs4: &'a Nfs4,
+    max: u32,
     left: u32,
     /// When the last attempt began.
     began: Option<Duration>,
+}
+
+impl Tries<'_> {
+    /// Counts an attempt. Returns whether there may be one.
+    pub(super) fn count(&mut self) -> bool {
+        let now = self.nfs4.engine.now();
+        if self.nfs4.is_hard() && self.began.is_some_and(|began| now >= began + LIVED_MIN) {
+            self.left = self.max;
+        }
+        self.began = Some(now);
+        let left = self.left.checked_sub(1);
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Notes that the attempt begins only now.
+    fn begin(&mut self) {
+        self.began = Some(self.nfs4.engine.now());
+    }
+}
+
+/// Attempts at a request in one session after the other.
+pub(super) struct Attempts<'a> {
+    tries: Tries<'a>,
     /// Whether the server may have executed an attempt that has failed.
     is_repeated: bool,
 }
@@ -608,17 +639,11 @@ pub(super) struct Attempts<'a> {
 impl Attempts<'_> {
     /// Returns the session for the next attempt.
     pub(super) async fn session(&mut self) -> Result<Arc<Session>, OpError> {
-        let now = || self.nfs4.engine.now();
-        // A server that restarts often is not one that refuses each session. A soft mount gives up all the same.
-        if self.nfs4.is_hard() && self.began.is_some_and(|began| now() >= began + LIVED_MIN) {
-            self.left = SESSIONS_LOST_MAX;
-        }
-        let Some(left) = self.left.checked_sub(1) else {
+        if !self.tries.count() {
             return Err(OpError::BadReply("it loses every session"));
-        };
-        self.left = left;
-        let session = self.nfs4.session().await?;
-        self.began = Some(now());
+        }
+        let session = self.tries.nfs4.session().await?;
+        self.tries.begin();
         Ok(session)
     }
 

@@ -163,6 +163,30 @@ fn a_second_restart_while_locks_are_reclaimed_loses_none() {
 }
 
 #[test]
+fn a_lock_outlasts_many_restarts_of_the_server() {
+    let world = World::new();
+    let (fs, _) = world.mounted(Version::V40);
+    let file = open(&world, &fs);
+    world.run(file.lock(TWO, range(100, 10), Exclusive)).unwrap();
+    // The grace period lasts a whole lease, because this client does not return.
+    let (other, path) = world.mounted(Version::V42);
+    let _lost = world.run(other.open(b"other", &BOTH)).unwrap();
+    path.cut(&world, true);
+    world.restart();
+    {
+        let mut locking = pin!(file.lock(ONE, range(0, 10), Exclusive));
+        for _ in 0..40 {
+            assert!(world.run_for(Duration::from_secs(2), locking.as_mut()).is_none());
+            world.restart();
+        }
+        world.run(locking).unwrap();
+    }
+    // The lock that was held all the time has been reclaimed.
+    assert_eq!(locks(&world), 2);
+    world.run(file.close()).unwrap();
+}
+
+#[test]
 fn a_waiter_polls_with_growing_pauses_and_a_local_unlock_wakes_it() {
     let world = World::new();
     let ((one, _), (two, peer)) = (world.mounted(Version::V40), world.mounted(Version::V40));

@@ -27,13 +27,9 @@ fn build(versions: &[&str], source: &str, begun: &str, script: &str, expected: &
         let mut server = Server::with_lease(10);
         let mounted = Mounted::new(&server, version, &[]);
         mounted.sh(source);
-        let mut building = shell(&mounted.path, script).spawn().expect("a shell");
+        let building = shell(&mounted.path, script).spawn().expect("a shell");
         await_that("the build has begun", || exists(&server.export(), begun));
-        server.kill();
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        assert!(building.try_wait().expect("a child").is_none(), "{version}: the build waits for the server");
-        server.start_again();
-        assert!(building.wait().expect("a child").success(), "{version}");
+        server.restart_during(building, version);
         assert_eq!(mounted.sh("./program"), expected, "{version}");
         // The server has what the mount shows.
         mounted.send_all();

@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 use crate::stats::{count, stats};
 use crate::support::{Mounted, Server, VERSIONS, await_that, can_mount, sh, shell};
 
+/// The lease and grace period, in seconds, of servers that are killed: new opens and locks may wait for it.
+const LEASE: u32 = 3;
+
 #[test]
 fn files_directories_and_links_of_the_mount_are_those_of_the_server() {
     if !can_mount() {
@@ -89,6 +92,62 @@ fn trees_are_packed_and_synchronized() {
         mounted.sh(&format!("rsync -a {source}/ r/; rsync -anic {source}/ r/ | (! grep .)"));
         mounted.sh("cp -a t c; diff -r --no-dereference t c; rm -rf t r c");
         mounted.end();
+    }
+}
+
+#[test]
+fn rsync_continues_after_a_restart_of_the_server() {
+    if !can_mount() {
+        return;
+    }
+    let made = tempfile::tempdir().expect("a temporary directory");
+    sh(
+        made.path(),
+        "for d in 1 2 3; do mkdir $d; for f in $(seq 100); do seq $f > $d/f$f; done; done; ln -s 1/f1 link",
+    );
+    let source = made.path().display();
+    for version in VERSIONS {
+        let mut server = Server::with_lease(LEASE);
+        let mounted = Mounted::new(&server, version, &[]);
+        let copying =
+            shell(&mounted.path, &format!("rsync -a {source}/ r/")).spawn().expect("rsync is installed");
+        await_that("rsync has begun", || server.export().join("r/1/f1").exists());
+        server.restart_during(copying, version);
+        mounted.sh(&format!("rsync -anic {source}/ r/ | (! grep .)"));
+        mounted.send_all();
+        sh(&server.export(), &format!("diff -r --no-dereference {source} r"));
+        mounted.end();
+    }
+}
+
+#[test]
+fn sqlite_continues_after_a_restart_of_the_server() {
+    if !can_mount() {
+        return;
+    }
+    let write = |writer| {
+        format!(
+            "for n in $(seq 30); do echo \"INSERT INTO t VALUES ({writer}, $n, hex(randomblob(500)));\"; done |
+             sqlite3 -bail -cmd '.timeout 60000' db; touch done{writer}"
+        )
+    };
+    for version in VERSIONS {
+        let mut server = Server::with_lease(LEASE);
+        // Two clients, which both reclaim.
+        let mounts = [(); 2].map(|()| Mounted::new(&server, version, &["-o", "noac"]));
+        mounts[0].sh("sqlite3 db 'CREATE TABLE t (writer, number, text, UNIQUE (writer, number))'");
+        let [mut other, writer] =
+            [1, 0].map(|at| shell(&mounts[at].path, &write(at)).spawn().expect("a shell"));
+        let rows =
+            || sh(&server.export(), "sqlite3 -readonly -cmd '.timeout 60000' db 'SELECT count(*) FROM t'");
+        await_that("both write", || rows().trim().parse::<u32>().is_ok_and(|rows| rows > 10));
+        server.restart_during(writer, version);
+        assert!(other.wait().expect("a child").success(), "{version}");
+        let check = "sqlite3 db 'PRAGMA integrity_check; SELECT writer, count(*) FROM t GROUP BY writer'";
+        for mount in &mounts {
+            assert_eq!(mount.sh(check), "ok\n0|30\n1|30\n", "{version}");
+        }
+        mounts.into_iter().for_each(Mounted::end);
     }
 }
 

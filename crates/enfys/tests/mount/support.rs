@@ -125,6 +125,19 @@ impl Server {
         child.wait().expect("a child");
     }
 
+    /// Kills the server and starts it again while a program runs, which waits for it and then succeeds.
+    #[track_caller]
+    pub(crate) fn restart_during(&mut self, mut program: Child, version: &str) {
+        self.kill();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(
+            program.try_wait().expect("a child").is_none(),
+            "{version}: the program waits for the server"
+        );
+        self.start_again();
+        assert!(program.wait().expect("a child").success(), "{version}");
+    }
+
     /// Returns the directory that it serves.
     pub(crate) fn export(&self) -> PathBuf {
         self.dir.path().join("export")

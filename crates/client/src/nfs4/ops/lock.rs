@@ -146,7 +146,8 @@ impl Nfs4 {
             return Err(OpError::Invalid(Errno::ENOLCK, "too many locked ranges"));
         }
         let mut bad_seqids = 0;
-        for _ in 0..TRIES_MAX {
+        let mut tries = self.tries(TRIES_MAX);
+        while tries.count() {
             match self.lock_once(locker, asked).await? {
                 Attempt::Granted(attributes) => return Ok(Some(attributes)),
                 Attempt::Denied => return Ok(None),

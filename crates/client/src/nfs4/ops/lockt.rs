@@ -38,7 +38,8 @@ impl Nfs4 {
             // The server does not know them: they become known with the end of the delegation.
             self.give_back(&handle).await;
         }
-        for _ in 0..TRIES_MAX {
+        let mut tries = self.tries(TRIES_MAX);
+        while tries.count() {
             let session = self.session().await?;
             let test = Op::LockT(LockTArgs {
                 lock_type: lock_type(kind, false),

@@ -15,7 +15,7 @@ use crate::owner::Seqid;
 use crate::results::FileHandle;
 
 /// Number of times that a LOCKU is repeated because state was replaced, before the caller gets the error.
-const TRIES_MAX: usize = 8;
+const TRIES_MAX: u32 = 8;
 /// The pause before another look whether the locks of an owner are reclaimed.
 const RECLAIM_PAUSE: Duration = Duration::from_millis(50);
 
@@ -48,7 +48,8 @@ impl Nfs4 {
         range: LockRange,
     ) -> Result<(), OpError> {
         // Through each open with locks in the range; again if they were reclaimed meanwhile.
-        for _ in 0..locker.unlocking(range).len() + TRIES_MAX {
+        let mut tries = self.tries(locker.unlocking(range).len() as u32 + TRIES_MAX);
+        while tries.count() {
             self.reclaim_over(locker).await?;
             let Some(part) = locker.unlocking(range).first().copied() else { return Ok(()) };
             self.unlock_part(caller, locker, range, part).await?;
