@@ -55,6 +55,14 @@ pub(super) const FIGURES: &[Figure] = &[
         judge: judge_basic,
     },
     Figure {
+        name: "1994:fig4",
+        title: "Requests of Connectathon's tests by procedure",
+        finding: "In all passes version 3 sends 1,282 GETATTR instead of 4,058, and 5,499 LOOKUP instead of 6,954; ACCESS (309), COMMIT \
+                  (65) and READDIRPLUS (18) are new and few.",
+        plan: basic_plan,
+        judge: judge_procedures,
+    },
+    Figure {
         name: "1994:table2",
         title: "find(1) over a tree of 9,612 files",
         finding: "READDIRPLUS brings attributes with names: 1,133 requests against 10,559 of version 2, which asks for each \
@@ -159,19 +167,34 @@ fn basic_plan(_: Scale) -> String {
     )
 }
 
-/// Compares the sums of all requests, as Table 1 has them, and prints those of each procedure, as Figure 4 does.
+/// Compares the sums of all requests.
 fn judge_basic(runs: &Runs<'_>) -> Option<Judgement> {
-    let versions = [("v2", Pick::v2()), ("v3", Pick::v3())];
     let [v2, v3] = [Pick::v2(), Pick::v3()].map(|pick| runs.request_count(&pick, None));
     let (v2, v3, v41) = (v2?, v3?, runs.request_count(&Pick::v41(), None)?);
-    let details = versions.map(|(name, pick)| format!("{name}: {}", request_counts(runs, &pick)));
     let verdict = if v3 < v2 { Verdict::Confirmed } else { Verdict::NotSeen };
-    let ours = format!("{v2:.0} requests in v2, {v3:.0} in v3, {v41:.0} in v4.1");
     Some(Judgement::new(
         verdict,
-        ours,
-        format!("{}. Nothing is read: the data written are still in the cache", details.join("; ")),
+        format!("{v2:.0} requests in v2, {v3:.0} in v3, {v41:.0} in v4.1"),
+        "Basic alone; nothing is read: the data written are still in the cache".to_owned(),
     ))
+}
+
+/// Compares GETATTR and LOOKUP of versions 2 and 3, and prints the requests of each procedure.
+fn judge_procedures(runs: &Runs<'_>) -> Option<Judgement> {
+    let versions = [("v2", Pick::v2()), ("v3", Pick::v3())];
+    let (mut of_both, mut ours, mut details) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, pick) in versions {
+        let [getattr, lookup] =
+            ["GETATTR", "LOOKUP"].map(|procedure| runs.request_count(&pick, Some(procedure)));
+        let (getattr, lookup) = (getattr?, lookup?);
+        ours.push(format!("{name} {getattr:.0} GETATTR, {lookup:.0} LOOKUP"));
+        details.push(format!("{name}: {}", request_counts(runs, &pick)));
+        of_both.push((getattr, lookup));
+    }
+    let [(getattr, lookup), (getattr_3, lookup_3)] = of_both[..] else { return None };
+    let is_less = getattr_3 < getattr && lookup_3 < lookup;
+    let verdict = if is_less { Verdict::Confirmed } else { Verdict::NotSeen };
+    Some(Judgement::new(verdict, ours.join("; "), format!("Basic alone; {}", details.join("; "))))
 }
 
 /// Returns the number of requests of each procedure that was called, by names.
@@ -207,4 +230,33 @@ fn judge_find(runs: &Runs<'_>) -> Option<Judgement> {
     let verdict =
         if v3 <= FIND_RATIO_MAX * v2 && without >= v2 { Verdict::Confirmed } else { Verdict::NotSeen };
     Some(Judgement::new(verdict, ours.join("; "), details.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::papers::figures;
+    use crate::result::RequestCounters;
+    use crate::result::tests::result;
+
+    #[test]
+    fn version_3_saves_requests_of_both_procedures() {
+        let judge = |getattr, lookup| {
+            let of = |version, counts: [(&str, u64); 3]| {
+                let mut run = result("enfys", version, 1, 100);
+                let one = |requests| RequestCounters { requests, ..Default::default() };
+                run.requests = counts.map(|(name, count)| (name.to_owned(), one(count))).into();
+                run
+            };
+            let results = [
+                of("2", [("GETATTR", 1634), ("LOOKUP", 1842), ("WRITE", 1280)]),
+                of("3", [("GETATTR", getattr), ("LOOKUP", lookup), ("ACCESS", 19)]),
+            ];
+            figures(Some("1994:fig4")).unwrap()[0].judge(&results)
+        };
+        assert_eq!(judge(100, 516).verdict, Verdict::Confirmed);
+        assert_eq!(judge(1700, 516).verdict, Verdict::NotSeen);
+        assert_eq!(judge(100, 1900).verdict, Verdict::NotSeen);
+        assert!(judge(100, 516).counter.contains("v3: ACCESS 19, GETATTR 100, LOOKUP 516"));
+    }
 }

@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::window::Window;
 use crate::result::{Effect, Latency, OperationResult};
@@ -60,12 +61,16 @@ pub struct Record {
     pub began: Option<Instant>,
 }
 
+/// Waits for a time of a simulation.
+pub type Sleeper = Rc<dyn Fn(Duration) -> Pin<Box<dyn Future<Output = ()>>>>;
+
 /// Times operations. Clones record into the same place.
 #[derive(Clone)]
 pub struct Meter {
     window: Arc<Window>,
     record: Rc<RefCell<Record>>,
     progress: Rc<Progress>,
+    sleeper: Option<Sleeper>,
 }
 
 /// What has ended.
@@ -81,7 +86,27 @@ impl Meter {
     /// Creates a meter for the threads of one client.
     #[must_use]
     pub fn new(window: Arc<Window>) -> Self {
-        Self { window, record: Rc::default(), progress: Rc::default() }
+        Self { window, record: Rc::default(), progress: Rc::default(), sleeper: None }
+    }
+
+    /// Makes the meter wait in a simulation.
+    #[must_use]
+    pub fn with_sleeper(self, sleeper: Sleeper) -> Self {
+        Self { sleeper: Some(sleeper), ..self }
+    }
+
+    /// Waits for a time.
+    pub async fn sleep(&self, time: Duration) {
+        match &self.sleeper {
+            Some(sleeper) => sleeper(time).await,
+            None => tokio::time::sleep(time).await,
+        }
+    }
+
+    /// Returns whether this is a simulation, whose results must not depend on this machine.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        self.sleeper.is_some()
     }
 
     /// Returns the time.
@@ -92,7 +117,7 @@ impl Meter {
 
     /// Returns the time since an earlier moment.
     #[must_use]
-    pub fn since(&self, earlier: Instant) -> std::time::Duration {
+    pub fn since(&self, earlier: Instant) -> Duration {
         self.now() - earlier
     }
 

@@ -12,7 +12,7 @@ use futures_util::future::{join, join_all};
 
 use super::assemble::{Share, assemble};
 use super::execute::{Access, BASE, ClientWork as _, Counters, Place, Preparation, directory, workload};
-use super::recorder::Meter;
+use super::recorder::{Meter, Sleeper};
 use super::task::{Task, Who};
 use super::window::{VirtualClock, Window};
 use crate::plan::Run;
@@ -22,23 +22,6 @@ use crate::targets::Files as _;
 use crate::targets::nfs::NfsFiles;
 use crate::trace::Recorded;
 use crate::workloads::Any;
-
-/// Workloads that a simulation can run: their times are those of the run's clock, and they start no process.
-pub const SIMULATED: &[&str] = &[
-    "random-read",
-    "sequential-read",
-    "random-write",
-    "sequential-write",
-    "small-files",
-    "create",
-    "list",
-    "stream-write",
-    "fileserver",
-    "webserver",
-    "varmail",
-    "find",
-    "source-tree",
-];
 
 /// A future whose type stays in this crate, so that workloads are compiled here alone.
 type Boxed<'s, T> = Pin<Box<dyn Future<Output = T> + 's>>;
@@ -56,12 +39,8 @@ impl Simulated {
     /// Takes a run without warm-up, and the simulation's clock.
     ///
     /// # Errors
-    /// If the workload needs the system's time.
+    /// If there is no such workload.
     pub fn new(run: &Run, clock: VirtualClock) -> Result<Self, String> {
-        let name = run.case.workload.as_str();
-        if !SIMULATED.contains(&name) {
-            return Err(format!("`{name}` cannot be simulated, expected one of {}", SIMULATED.join(", ")));
-        }
         let workload = workload(run)?;
         let meeting = run.case.clients as usize * (run.case.threads as usize + 1);
         let window = Window::new(workload.ends(), (run.warm_up, run.duration), meeting, Arc::default());
@@ -91,12 +70,12 @@ impl Simulated {
         preparation.run(&files).await.map_err(|fault| format!("preparation: {fault}"))
     }
 
-    /// Does the work of one client. A failure ends the run.
-    pub fn work(&self, number: u32, client: Client, files: FileSystem) -> Boxed<'_, ()> {
-        Box::pin(self.work_of(number, client, files))
+    /// Does the work of one client, which waits by `sleeper`. A failure ends the run.
+    pub fn work(&self, number: u32, client: Client, files: FileSystem, sleeper: Sleeper) -> Boxed<'_, ()> {
+        Box::pin(self.work_of(number, client, files, sleeper))
     }
 
-    async fn work_of(&self, number: u32, client: Client, files: FileSystem) {
+    async fn work_of(&self, number: u32, client: Client, files: FileSystem, sleeper: Sleeper) {
         let files = Recorded::new(NfsFiles::of(client, files), None);
         let window = &self.window;
         let threads = self.run.case.threads;
@@ -107,7 +86,7 @@ impl Simulated {
                 return;
             }
         };
-        let meter = Meter::new(Arc::clone(window));
+        let meter = Meter::new(Arc::clone(window)).with_sleeper(sleeper);
         let work = (0..threads).map(|thread| {
             let who = Who { client: number, thread, threads, clients: self.run.case.clients };
             let task = Task::new(inner.for_thread(number, thread), who, self.run.seed, meter.clone());

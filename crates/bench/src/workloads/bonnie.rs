@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::files::{check_block, pattern};
 use super::{Parameters, Workload};
 use crate::process;
-use crate::runner::{Ends, Op, Task, Who};
+use crate::runner::{Ends, Meter, Op, Task, Who};
 use crate::targets::{Buffer, Fault, Files, How, OpenFile as _};
 
 const BLOCK_WRITE: Op = Op::write("block-write");
@@ -66,7 +66,7 @@ impl Workload for Bonnie {
         let files = task.files.enter(&directory(task.who)).await?;
         task.ready().await;
         let megabytes = self.file_bytes as f64 / 1e6;
-        let mut phase = Phase::begin();
+        let mut phase = Phase::begin(&task.meter);
         self.block_write(&files, task).await?;
         phase.end(task, ("block_write_mb_per_s", "block_write_cpu_percent"), megabytes);
         self.rewrite(&files, task).await?;
@@ -100,25 +100,26 @@ fn directory(who: Who) -> String {
 /// The time and CPU of a phase.
 struct Phase {
     began: Instant,
-    cpu_seconds: f64,
-}
-
-fn cpu_seconds() -> f64 {
-    process::cpu_time(std::process::id()).unwrap_or_default().as_secs_f64()
+    /// `None` in a simulation.
+    cpu_seconds: Option<f64>,
 }
 
 impl Phase {
-    fn begin() -> Self {
-        Self { began: Instant::now(), cpu_seconds: cpu_seconds() }
+    fn begin(meter: &Meter) -> Self {
+        let cpu_time = || process::cpu_time(std::process::id()).unwrap_or_default();
+        let cpu_seconds = (!meter.is_simulated()).then(|| cpu_time().as_secs_f64());
+        Self { began: meter.now(), cpu_seconds }
     }
 
     /// Notes rate and CPU, and begins the next phase. An interrupted phase has neither.
     fn end<F: Files>(&mut self, task: &Task<F>, samples: Samples, amount: f64) {
-        let next = Self::begin();
+        let next = Self::begin(&task.meter);
         let seconds = (next.began - self.began).as_secs_f64().max(1e-9);
         if !task.meter.is_over() {
             task.meter.sample(samples.0, amount / seconds);
-            task.meter.sample(samples.1, (next.cpu_seconds - self.cpu_seconds) / seconds * 100.0);
+            if let (Some(after), Some(before)) = (next.cpu_seconds, self.cpu_seconds) {
+                task.meter.sample(samples.1, (after - before) / seconds * 100.0);
+            }
         }
         *self = next;
     }

@@ -75,7 +75,7 @@ impl Recall {
         }
         task.ready().await;
         while self.opening.load(Ordering::Acquire) > 0 && !task.meter.is_over() {
-            tokio::time::sleep(LOOK_EVERY).await;
+            task.meter.sleep(LOOK_EVERY).await;
         }
         for file in held {
             file.close().await?;

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use futures_util::future::{Either, select};
 
 use super::files::{check_with_holes, make_directory, make_files, pattern};
 use super::{Parameters, Workload};
@@ -119,7 +122,7 @@ impl Replay {
         if time.is_zero() {
             return !task.meter.is_over();
         }
-        wait(task, tokio::time::sleep(time)).await
+        wait(task, task.meter.sleep(time)).await
     }
 
     /// A damaged trace is replayed as far as it goes, and the run has failed.
@@ -141,8 +144,8 @@ impl Replay {
 
 /// Waits for something that is no operation; false if the run has ended before.
 async fn wait<F: Files>(task: &Task<F>, what: impl Future<Output = ()>) -> bool {
-    let mut what = std::pin::pin!(what);
-    while tokio::time::timeout(LOOK_EVERY, &mut what).await.is_err() {
+    let mut what = pin!(what);
+    while let Either::Right(_) = select(&mut what, pin!(task.meter.sleep(LOOK_EVERY))).await {
         task.meter.is_waiting();
         if task.meter.is_over() {
             return false;

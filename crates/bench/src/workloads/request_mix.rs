@@ -73,14 +73,14 @@ impl Workload for RequestMix {
         let interval = Duration::from_secs_f64(f64::from(task.who.threads) / self.rate.max(1) as f64);
         task.ready().await;
         // Threads begin at different times of the interval.
-        let mut due = Instant::now() + interval.mul_f64(rng.f64());
+        let mut due = task.meter.now() + interval.mul_f64(rng.f64());
         while !task.meter.is_over() {
-            let now = Instant::now();
+            let now = task.meter.now();
             let mut began = due;
             if now < due {
-                tokio::time::sleep_until(due.into()).await;
+                task.meter.sleep(due - now).await;
                 // The timer's own lateness is not the server's.
-                began = Instant::now();
+                began = task.meter.now();
             }
             self.operate(&files, task, &mut rng, began, &mut own).await?;
             due += interval;

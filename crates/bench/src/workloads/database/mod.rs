@@ -104,7 +104,7 @@ impl Database {
 
     async fn work_by_model<F: Files>(&self, task: &Task<F>, name: &str) -> Result<(), Fault> {
         let (meter, mut rng) = (&task.meter, task.rng.clone());
-        let mut connection = Connection::open(&task.files, name, self.table_rows, self.is_shared).await?;
+        let mut connection = Connection::open(task, name, self.table_rows, self.is_shared).await?;
         task.ready().await;
         while !meter.is_over() {
             let rows = self.choose(&mut rng);

@@ -23,6 +23,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::super::files::{check_start, pattern, write_file};
 use super::PAGE_BYTES;
+use crate::runner::{Meter, Task};
 use crate::targets::{Buffer, Fault, Files, How, OpenFile as _};
 
 /// The bytes that SQLite locks (os.h): they are beyond the data of a small database.
@@ -54,6 +55,7 @@ pub(super) async fn create<F: Files>(files: &F, name: &str, rows: u64) -> Result
 /// A connection to a database: its file, and what it remembers.
 pub(super) struct Connection<F: Files> {
     files: F,
+    meter: Meter,
     file: F::File,
     name: String,
     journal: String,
@@ -78,7 +80,7 @@ impl<'n> Pauses<'n> {
         Self { name, taken: 0, slept: Duration::ZERO }
     }
 
-    async fn next(&mut self) -> Result<(), Fault> {
+    async fn next(&mut self, meter: &Meter) -> Result<(), Fault> {
         if self.slept >= BUSY_TIMEOUT {
             let (name, seconds) = (self.name, BUSY_TIMEOUT.as_secs());
             return Err(Fault::new(format!("{name}: the database is locked for {seconds} s")));
@@ -86,17 +88,18 @@ impl<'n> Pauses<'n> {
         let pause = Duration::from_millis(PAUSES_MS[self.taken.min(PAUSES_MS.len() - 1)]);
         self.taken += 1;
         self.slept += pause;
-        tokio::time::sleep(pause).await;
+        meter.sleep(pause).await;
         Ok(())
     }
 }
 
 impl<F: Files> Connection<F> {
     /// Opens a database that others use too, if it is shared.
-    pub(super) async fn open(files: &F, name: &str, rows: u64, is_shared: bool) -> Result<Self, Fault> {
-        let file = files.open(name, How::BOTH).await?;
+    pub(super) async fn open(task: &Task<F>, name: &str, rows: u64, is_shared: bool) -> Result<Self, Fault> {
+        let file = task.files.open(name, How::BOTH).await?;
         let mut connection = Self {
-            files: files.clone(),
+            files: task.files.clone(),
+            meter: task.meter.clone(),
             file,
             name: name.to_owned(),
             journal: format!("{name}-journal"),
@@ -126,7 +129,7 @@ impl<F: Files> Connection<F> {
             if is_over() {
                 return Ok(false);
             }
-            pauses.next().await?;
+            pauses.next(&self.meter).await?;
         }
     }
 
@@ -239,7 +242,7 @@ impl<F: Files> Connection<F> {
         for bytes in [PENDING, SHARED] {
             let mut pauses = Pauses::new(&self.name);
             while !self.file.try_lock_bytes(bytes.clone(), true).await? {
-                pauses.next().await?;
+                pauses.next(&self.meter).await?;
             }
         }
         Ok(())

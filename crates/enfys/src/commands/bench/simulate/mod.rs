@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bench::plan::{NfsVersion, Plan, PlanOptions, Run};
 use bench::report;
 use bench::result::{RunResult, file};
-use bench::runner::Simulated;
+use bench::runner::{Simulated, Sleeper};
 use bench::units::time_text;
 use client::Client;
 use client::cache::limiter::{Budget, Limiter};
@@ -119,8 +119,9 @@ fn simulate(run: &Run, behavior: &Behavior) -> Result<(RunResult, u64), String> 
         let own = Rc::clone(&simulated);
         world.add(&link, |engine| {
             Box::pin(async move {
-                let worker = Rc::clone(&own);
-                let work = |client, files| async move { worker.work(number, client, files).await };
+                let (worker, timers) = (Rc::clone(&own), Arc::clone(&engine));
+                let sleeper: Sleeper = Rc::new(move |time| Box::pin(timers.sleep(time)));
+                let work = |client, files| async move { worker.work(number, client, files, sleeper).await };
                 if let Err(why) = connected(engine, number + 1, version, work).await {
                     own.cannot_start(why).await;
                 }
