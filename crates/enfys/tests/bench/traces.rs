@@ -107,6 +107,55 @@ fn a_replay_does_what_was_recorded() {
 }
 
 #[test]
+fn a_trace_is_replayed_in_virtual_time_with_its_think_times() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let trace = record(directory.path(), "create", "3", &["files=20", "size=4KiB"]);
+    // As if an operation had begun each second.
+    let lines = fs::read_to_string(&trace).expect("a trace");
+    let mut number = 0;
+    let slow = lines.lines().map(|line| {
+        let mut line: Value = serde_json::from_str(line).expect("JSON");
+        if line["op"].is_string() {
+            line["at_us"] = (number * 1_000_000).into();
+            line["took_us"] = 0.into();
+            number += 1;
+        }
+        format!("{line}\n")
+    });
+    let slow: String = slow.collect();
+    fs::write(&trace, slow).expect("a trace");
+    let simulate = |more: &[&str]| {
+        let set = format!("trace={}", text(&trace));
+        let arguments = [
+            "simulate",
+            "replay",
+            "--json",
+            "--nfs",
+            "4.1",
+            "--delay",
+            "10ms",
+            "--set",
+            &set,
+            "--clients",
+            "2",
+            "--threads",
+            "2",
+        ];
+        let results: Value =
+            serde_json::from_str(&printed(&bench(&[&arguments, more].concat()))).expect("JSON");
+        let result = results[0].clone();
+        assert_eq!(result["outcome"], "complete", "{result}");
+        assert_eq!(counted(&result), operations(&trace));
+        result["seconds"].as_f64().expect("seconds")
+    };
+    let (with, without) = (simulate(&[]), simulate(&["--set", "think=false"]));
+    assert_eq!(with, simulate(&[]), "the same seed has the same time");
+    // The operations of the four streams are mixed: one of them lasts almost as long as all.
+    assert!(with > f64::from(number) / 2.0 && with < f64::from(number) + 10.0, "{with} s for {number}");
+    assert!(without < 10.0, "{without} s");
+}
+
+#[test]
 fn a_trace_is_shown_in_numbers() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let trace = record(directory.path(), "create", "4.1", &["files=20", "size=4KiB"]);
