@@ -28,7 +28,7 @@ use super::lease::LEASE_DEFAULT;
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
 use super::open_args::delegation_type;
-use super::session::{Session, SessionEvent, Unexecuted};
+use super::session::{Session, SessionEvent};
 use super::statuses::{FlagReaction, ask_for};
 use super::wire::Results;
 use super::write_start::WriteStart;
@@ -43,8 +43,6 @@ use crate::opens::{OpenFile, OpenFiles};
 
 /// Number of repetitions of a compound after lost sessions, before the caller gets an error.
 pub(super) const SESSIONS_LOST_MAX: u32 = 16;
-/// A session or a client ID that lived this long was not refused: a hard mount does not count its loss.
-pub(super) const LIVED_MIN: Duration = Duration::from_secs(1);
 /// The pause between attempts to create a session.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Opens that are reclaimed at a time.
@@ -224,7 +222,7 @@ impl Nfs4 {
             let session = attempts.session().await?;
             match session.compound_with(caller.credential(), ops, gathered, cache_this).await {
                 Ok(mut results) => {
-                    results.is_repeated |= attempts.is_repeated;
+                    results.is_repeated |= attempts.is_repeated();
                     return Ok(results);
                 }
                 Err(error) => attempts.handle(error)?,
@@ -248,16 +246,6 @@ impl Nfs4 {
     pub(super) fn retry_deadline(&self) -> Duration {
         let limit = self.config.retry.delay_limit();
         limit.map_or(Duration::MAX, |limit| self.engine.now() + limit)
-    }
-
-    /// Begins attempts at a request in the session, and in the next one if that is lost.
-    pub(super) fn attempts(&self) -> Attempts<'_> {
-        Attempts { tries: self.tries(SESSIONS_LOST_MAX), is_repeated: false }
-    }
-
-    /// Begins at most `max` attempts at something that fails when the server loses state.
-    pub(super) fn tries(&self, max: u32) -> Tries<'_> {
-        Tries { nfs4: self, max, left: max, began: None }
     }
 
     /// Returns whether calls are repeated without a limit (nfs(5): `hard`).
@@ -598,68 +586,6 @@ fn reclaims(
         }
     }
     reclaims
-}
-
-/// Attempts at something that fails when the server loses state. On a hard mount those count that failed within [`LIVED_MIN`]: a server
-/// that restarts often is not one that refuses all state. A soft mount gives up all the same.
-pub(super) struct Tries<'a> {
-    nfs4: &'a Nfs4,
-    max: u32,
-    left: u32,
-    /// When the last attempt began.
-    began: Option<Duration>,
-}
-
-impl Tries<'_> {
-    /// Counts an attempt. Returns whether there may be one.
-    pub(super) fn count(&mut self) -> bool {
-        let now = self.nfs4.engine.now();
-        if self.nfs4.is_hard() && self.began.is_some_and(|began| now >= began + LIVED_MIN) {
-            self.left = self.max;
-        }
-        self.began = Some(now);
-        let left = self.left.checked_sub(1);
-        self.left = left.unwrap_or(0);
-        left.is_some()
-    }
-
-    /// Notes that the attempt begins only now.
-    fn begin(&mut self) {
-        self.began = Some(self.nfs4.engine.now());
-    }
-}
-
-/// Attempts at a request in one session after the other.
-pub(super) struct Attempts<'a> {
-    tries: Tries<'a>,
-    /// Whether the server may have executed an attempt that has failed.
-    is_repeated: bool,
-}
-
-impl Attempts<'_> {
-    /// Returns the session for the next attempt.
-    pub(super) async fn session(&mut self) -> Result<Arc<Session>, OpError> {
-        if !self.tries.count() {
-            return Err(OpError::BadReply("it loses every session"));
-        }
-        let session = self.tries.nfs4.session().await?;
-        self.tries.begin();
-        Ok(session)
-    }
-
-    /// Handles a failed attempt.
-    ///
-    /// # Errors
-    /// If another session would not help.
-    pub(super) fn handle(&mut self, error: Unexecuted) -> Result<(), OpError> {
-        match error {
-            Unexecuted::SessionLost { was_sent } => self.is_repeated |= was_sent,
-            Unexecuted::ReplyLost => self.is_repeated = true,
-            Unexecuted::Refused(status) => return Err(OpError::Status(status)),
-            Unexecuted::Call(error) => return Err(OpError::Call(error)),
-        }
-        Ok(())
-    }
 }
 
 /// Executes callbacks.

@@ -1,6 +1,7 @@
 //! NFS version 4: sessions, compounds, and its operations. Version 4.0 has no sessions: [`v40`] replaces them.
 //! [`sequencer`] has the interface that compounds of both need.
 
+mod attempts;
 mod batch;
 mod callback;
 mod callback_path;

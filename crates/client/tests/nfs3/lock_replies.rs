@@ -241,7 +241,7 @@ fn a_granted_that_arrives_after_the_lock_is_accepted_while_the_lock_is_held() {
     let locked = waiting.link.run(task).unwrap();
     assert_eq!(waiting.granted(|_| {}), Stats::GRANTED, "a server would take the lock back otherwise");
     assert_eq!(waiting.granted(|lock| lock.svid += 1), Stats::DENIED);
-    drop(locked);
+    assert_eq!(locked, client::locks::Locked::AtServer(None));
 }
 
 /// A server whose lock manager sends GRANTED_MSG alone, and answers the results or does not.

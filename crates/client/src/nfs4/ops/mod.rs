@@ -7,7 +7,7 @@ use protocol::nfs4::compound::Op;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
 
 use super::Nfs4;
-use super::keeper::LIVED_MIN;
+use super::attempts::LIVED_MIN;
 use super::session::{DELAY_FIRST, DELAY_MAX, GRACE_PAUSE, may_share};
 use super::statuses::{Recovery, recovery};
 use super::wire::Results;
