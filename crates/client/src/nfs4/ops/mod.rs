@@ -7,7 +7,6 @@ use protocol::nfs4::compound::Op;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
 
 use super::Nfs4;
-use super::attempts::LIVED_MIN;
 use super::session::{DELAY_FIRST, DELAY_MAX, GRACE_PAUSE, may_share};
 use super::statuses::{Recovery, recovery};
 use super::wire::Results;
@@ -179,21 +178,16 @@ impl Nfs4 {
         run: impl Fn(Stateid) -> F,
     ) -> Result<T, OpError> {
         let Some(file) = &state.file else { return run(Stateid::ANONYMOUS).await };
-        let (mut left, mut refused) = (REOPENS_MAX, None);
+        let mut tries = self.tries(REOPENS_MAX);
         loop {
             let stateid = usable_stateid(file)?;
             let status = match run(stateid).await {
                 Err(OpError::Status(status)) => status,
                 outcome => return outcome,
             };
-            // A server that restarts often is not one that refuses each open. A soft mount gives up all the same.
-            let (client, now) = (self.client_id(), self.engine.now());
-            let (known, at) = *refused.get_or_insert((client, now));
-            if self.is_hard() && client != known && now >= at + LIVED_MIN {
-                (left, refused) = (REOPENS_MAX, Some((client, now)));
+            if !tries.count() {
+                return Err(OpError::Status(status));
             }
-            let Some(fewer) = left.checked_sub(1) else { return Err(OpError::Status(status)) };
-            left = fewer;
             match recovery(status) {
                 Recovery::Retry => {}
                 Recovery::Reopen => self.renew_open(file, stateid).await?,
